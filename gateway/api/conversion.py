@@ -27,6 +27,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records import batch, compression
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
+from headgate.storage.log.validation import CLIENT, CONVERTED, Depth
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 T = TypeVar("T")
@@ -57,22 +58,22 @@ _SLICES_BETWEEN_CHECKS = 64
 _FEW = 64
 
 
-def prepare_message_set(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+def prepare_message_set(records: memoryview, config: LogConfig, now_ms: int, depth: Depth) -> Steps[memoryview]:
     """Convert a client's message set to batches in the topic's form; empty for an empty set."""
     from headgate.protocol.records import legacy
 
     converted = yield from legacy.up_convert_steps(records, config.max_message_bytes)
     if not converted:
         return memoryview(b"")
-    is_set = legacy.is_legacy(records)  # otherwise the client sent a batch, which is alone here too
-    return (yield from validation.prepare_steps(memoryview(converted), config, now_ms, validate, may_be_many=is_set))
+    origin = CONVERTED if legacy.is_legacy(records) else CLIENT  # a client's batch is alone here too
+    return (yield from validation.prepare_steps(memoryview(converted), config, now_ms, depth, origin))
 
 
-def prepare_batches(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+def prepare_batches(records: memoryview, config: LogConfig, now_ms: int, depth: Depth) -> Steps[memoryview]:
     """Convert a client's batches to the topic's form. Raises KafkaError(INVALID_RECORD) without a batch."""
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
-    return (yield from validation.prepare_steps(records, config, now_ms, validate))
+    return (yield from validation.prepare_steps(records, config, now_ms, depth))
 
 
 class ConvertedPiece(NamedTuple):

@@ -10,7 +10,6 @@ planned before the fetch waits.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -375,9 +374,9 @@ class FetchPlan:
 def _reaches(piece: FileSlice, partition: Replica, end: int) -> bool:
     """Whether a piece extends to the offset `end`: no limit cut it, and no later segment has more."""
     segments = partition.log.segments
-    last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]
+    last = segments.owner(end - 1)
     limit = last.size
     if end != partition.log.end_offset:
-        owner, position = partition.log.locate(end)  # the plan has just looked this up: nothing is read
+        owner, position = segments.locate(end)  # the plan has just looked this up: nothing is read
         limit = position if owner is last else limit
     return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit

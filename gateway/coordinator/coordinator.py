@@ -35,9 +35,8 @@ from headgate.gateway.runtime.scheduler import Timer
 from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
-from headgate.storage.log.log import Made
 from headgate.storage.log.pending_write import AppendInfo
-from headgate.storage.log.validation import OWN, OWN_RAISED
+from headgate.storage.log.validation import BROKER, BatchFacts
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -303,14 +302,14 @@ class Coordinator(Generic[S]):
         try:
             partition.check_writable()
             data = self._encode(decision, now_ms)
-            validate = OWN_RAISED if decision.has_raised_epoch else None
+            facts = BatchFacts(decision.marker, decision.has_raised_epoch)
             if writer is not None:
-                write = partial(writer.append, data, ACKS_ALL, now_ms, validate=validate)
+                write = partial(writer.append, data, ACKS_ALL, now_ms, origin=BROKER, facts=facts)
                 return self._write_by_thread(key, decision, now_ms, write, is_tick=ticket is None)
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
-                info = partition.append(data, ACKS_ALL, now_ms, validate or OWN, Made(decision.marker))
+                info = partition.append(data, ACKS_ALL, now_ms, BROKER, facts)
             else:
-                info = partition.stage_made(data, Made(decision.marker), now_ms, validate or OWN)
+                info = partition.stage_fresh(data, facts, now_ms)
                 staged = partition.log.staged
                 if staged is not None:
                     response: Any = decision.replies[0][1]

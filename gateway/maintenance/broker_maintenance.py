@@ -25,6 +25,7 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.maintenance")
@@ -185,7 +186,7 @@ class BrokerMaintenance:
 
     def _was_truncated(self, log: Log) -> None:
         self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
-        self._partitions.log_was_truncated(log)
+        self._partitions.leadership.log_was_truncated(log)
 
     def _repaired(self, log: Log) -> None:
         if log.topic == METADATA_TOPIC and self._has_lost_metadata:
@@ -201,7 +202,7 @@ class BrokerMaintenance:
             "the disk has lost changes of topics or settings that are still in memory: restart, and repeat the changes"
         )
         logger.error("metadata cannot be changed any more: %s", why)
-        log.refuse(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
+        flushing.refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 
     def expire_producers(self) -> None:
         """Expire producers that have not written for `producer.id.expiration.ms`."""
@@ -213,5 +214,5 @@ class BrokerMaintenance:
         """Flush the logs with a due flush: by flush.ms, or after a roll."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
-            if partition.log.is_flush_due(now_ms) and not self._is_offline(partition):
+            if flushing.is_due(partition.log, now_ms) and not self._is_offline(partition):
                 partition.sync_soon()

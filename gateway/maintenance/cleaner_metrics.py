@@ -40,7 +40,7 @@ class CleanerMetrics:
         metrics.gauge("compaction.last.run.seconds", lambda: self._run_ms / 1000)
         metrics.gauge("compaction.buffer.percent", lambda: 100 * self._table_share)
         metrics.gauge("compaction.uncleanable.partitions", lambda: len(uncleanable()))
-        metrics.gauge("compaction.uncleanable.bytes", lambda: sum(log.size for log in uncleanable()))
+        metrics.gauge("compaction.uncleanable.bytes", lambda: sum(log.segments.size for log in uncleanable()))
 
     def looked(self, found: Iterable[CleanableRatio]) -> None:
         """Note a look at all logs. `found`: the logs that may be compacted, now or once they are dirtier."""

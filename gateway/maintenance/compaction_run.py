@@ -88,11 +88,11 @@ class CompactionRun:
         self._cleaning.ended(self, is_done=error is None)
 
     def _log_result(self) -> None:
-        cleaning, compaction, after_bytes = self._cleaning, self._compaction, self._log.size
+        cleaning, compaction, segments = self._cleaning, self._compaction, self._log.segments
         seconds = max(1, cleaning.now_ms - self._begun_ms) / 1000
         logger.info(
             "%s-%d is compacted up to offset %d: kept %d of %d records, %.1f of %.1f MB, in %.1f s",
-            *self.key, self._log.compacted.offset, compaction.kept_records, compaction.records, after_bytes / 1e6,
+            *self.key, segments.compacted.offset, compaction.kept_records, compaction.records, segments.size / 1e6,
             compaction.before_bytes / 1e6, seconds,
         )  # fmt: skip
         if compaction.unreadable_batches:

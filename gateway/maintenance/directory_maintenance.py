@@ -19,6 +19,7 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, apply_index, needing_repair
 
@@ -126,7 +127,7 @@ class DirectoryMaintenance:
             for log in self._log_directory.logs.values():
                 log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
-                    log.refuse_after_failed_sync(OSError(errno.EIO, "the disk was gone for a time"))
+                    flushing.refuse_after_failed_sync(log, OSError(errno.EIO, "the disk was gone for a time"))
         self._status.set_offline(error)
         self._notify_changed(self._status)
         if error is None:

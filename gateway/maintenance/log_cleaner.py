@@ -233,7 +233,7 @@ class LogCleaner:
         if (
             not log.config.is_compacted
             or log.sync_error is not None
-            or not log.compacted.offset < log.active_base_offset > log.start_offset
+            or not log.segments.compacted.offset < log.segments.active.base_offset > log.start_offset
         ):
             return None
         key = partition.topic, partition.index

@@ -19,6 +19,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
 from headgate.storage.disk.checkpoint import TopicPartition
 from headgate.storage.files import FilePosition, WouldBlock
+from headgate.storage.log import rolling, segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
@@ -125,13 +126,13 @@ class RetentionTask:
             partition.advanced(partition)  # the start offset has changed, which fetch sessions report
             self._in_thread(expired.rename_files, partial(self._ended, partition, expired, is_last=is_released))
         elif retention.all_expired(log, now_ms, up_to, blocking=False, first_unread=held):
-            partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._rolled, partition))
+            partition.roll_soon(partial(rolling.roll_for_retention, log, now_ms), partial(self._rolled, partition))
         else:
             if groups:
                 is_holding = held is not None and retention.is_holding(log, now_ms, up_to, held, blocking=False)
                 self._note_holding(log, groups, held, is_holding=is_holding)
-            if log.is_aged(now_ms):
-                partition.roll_soon(partial(log.roll, now_ms), partial(self._note, log))
+            if rolling.is_aged(log, now_ms):
+                partition.roll_soon(partial(rolling.roll, log, now_ms), partial(self._note, log))
 
     def _note_holding(self, log: Log, groups: Collection[str], held: int | None, *, is_holding: bool) -> None:
         """Log once that expired records stay for a group."""
@@ -173,7 +174,7 @@ class RetentionTask:
             self._left.appendleft((partition, place))
 
     def _ended(self, partition: Replica, expired: SegmentDeletion, result: object, *, is_last: bool) -> None:
-        partition.log.end_segment_deletion(expired)
+        segment_deletion.end(partition.log, expired)
         partition.disk.group_commit.given_back(partition)
         if isinstance(result, BaseException):
             self._note(partition.log, result)

@@ -21,10 +21,10 @@ from headgate.protocol.records.batch import Record
 from headgate.protocol.steps import Steps
 from headgate.storage.config import LogConfig
 from headgate.storage.errors import StorageError
+from headgate.storage.log import appending, flushing
 from headgate.storage.log.flush import Flush
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import PendingWrite
-from headgate.storage.log.validation import HEADER
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
@@ -112,8 +112,8 @@ class MetadataLog:
         log = self._log
         self._check()
         if log.names_unsynced:  # the flush takes descriptors: without any, nothing is written yet
-            log.flush()
-        log.stage(encoded_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
+            flushing.flush(log)
+        appending.stage(log, encoded_batch(records, now_ms), LEADER_EPOCH, now_ms)
         writing = self._begin_write()
         failure = None
         try:
@@ -132,13 +132,13 @@ class MetadataLog:
     def _begin_write(self) -> _Writing:
         """The write and sync of all staged batches. Raises KafkaError, and then no staged batch is in the log."""
         log = self._log
-        staged = log.begin_write()
+        staged = appending.begin_write(log)
         assert staged is not None, "no batch is empty"
         try:
-            return _Writing(staged, log.begin_flush())
+            return _Writing(staged, flushing.begin(log))
         except OSError as error:
             with suppress(KafkaError):
-                log.end_write(staged, error)
+                appending.end_write(log, staged, error)
             raise log.disk_error(error) from error
 
     def _end_write(self, writing: _Writing, failure: OSError | None) -> None:
@@ -149,10 +149,10 @@ class MetadataLog:
         """
         log, flush = self._log, writing.flush
         try:
-            log.end_write(writing.staged, failure)
+            appending.end_write(log, writing.staged, failure)
             flush.end_offset = log.end_offset  # the flush was begun before the write, but run after it
         finally:
-            log.end_flush(flush)
+            flushing.end(log, flush)
 
     # By a thread
 
@@ -232,10 +232,10 @@ class MetadataLog:
         self._next()
 
     def _sync_names(self) -> None:
-        flush = self._log.begin_flush()
+        flush = flushing.begin(self._log)
 
         def synced(result: object) -> None:
-            self._log.end_flush(flush)
+            flushing.end(self._log, flush)
             if isinstance(result, OSError):
                 self._refuse([], self._log.disk_error(result))
             else:
@@ -267,7 +267,7 @@ class MetadataLog:
             if staged is not None and not staged.has_room(len(change.batch), change.now_ms, last_offset, LEADER_EPOCH):
                 break
             try:
-                log.stage(change.batch, LEADER_EPOCH, change.now_ms, HEADER)
+                appending.stage(log, change.batch, LEADER_EPOCH, change.now_ms)
             except (KafkaError, OSError):
                 if not taken:
                     raise

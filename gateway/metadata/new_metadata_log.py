@@ -13,6 +13,7 @@ from headgate.storage.directory.kafka_directory import OWN_METADATA
 from headgate.storage.disk import layout
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
+from headgate.storage.log import appending, closing
 from headgate.storage.log.log import Log
 from headgate.storage.segment.segment import Segment
 
@@ -31,8 +32,8 @@ def write(files: Files, path: str, records: Sequence[MetadataRecord], random: Ra
     segments = [Segment.create(pool, unfinished, 0, now_ms)]
     log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random, names_unsynced=True)
     if records:
-        log.append(encoded_batch(records, now_ms), leader_epoch=0, now_ms=now_ms)
-    log.close()
+        appending.append(log, encoded_batch(records, now_ms), leader_epoch=0, now_ms=now_ms)
+    closing.close(log)
     files.rename(unfinished, directory)
     files.sync_directory(path)
 

@@ -40,6 +40,7 @@ from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk import checkpoint
 from headgate.storage.files import Files
+from headgate.storage.log import rolling, segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import DELETE_SEGMENTS, ROLL, ROLLING
 from headgate.storage.log.segment_deletion import SegmentDeletion
@@ -128,7 +129,7 @@ class SnapshotGenerator:
             self._metadata_log.between_writes(self._begin_roll, self._rolled)
 
     def _bytes_since(self) -> int:
-        return sum(segment.size for segment in self._log.since(self.snapshot.end_offset))
+        return sum(segment.size for segment in self._log.segments.since(self.snapshot.end_offset))
 
     def _fail(self, error: object) -> None:
         """Give up for now. Only the first failure since the last snapshot is a warning."""
@@ -148,17 +149,17 @@ class SnapshotGenerator:
     def _begin_roll(self) -> Callable[[], None] | None:
         """Take the content of the snapshot. Returns the roll, for a thread."""
         log = self._log
-        if self._is_over or not log.may(ROLL):
+        if self._is_over or not log.lock.may(ROLL):
             self._fail("the log waits for its repair")
             return None
         removed, unseen = frozenset(self._log_manager.removed), frozenset(self._metadata.removed_unseen)
         kept = unseen | removed.intersection(self._log_manager.being_created)
         self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
-        log.acquire(ROLLING)
+        log.lock.acquire(ROLLING)
         return partial(_roll, log, self._clock.now_ms())
 
     def _rolled(self, result: object) -> None:
-        self._log.release(ROLLING)
+        self._log.lock.release(ROLLING)
         taken = self._taken
         if isinstance(result, BaseException) or self._is_over or taken is None:
             self._fail(result)
@@ -196,17 +197,17 @@ class SnapshotGenerator:
     def _begin_deletion(self) -> Callable[[], None] | None:
         """Have the log begin at the segment with the snapshot's end. Returns the deletion, for a thread."""
         log = self._log
-        if self._is_over or not log.may(DELETE_SEGMENTS):
+        if self._is_over or not log.lock.may(DELETE_SEGMENTS):
             self._fail("the log waits for its repair")
             return None
-        log.advance_start(log.since(self.snapshot.end_offset)[0].base_offset)
+        log.advance_start(log.segments.since(self.snapshot.end_offset)[0].base_offset)
         self._expired = begin_segment_deletion(log, self._clock.now_ms(), log.end_offset)
         return partial(_delete, log.pool.files, log.directory, self._expired, self.snapshot)
 
     def _ended(self, result: object) -> None:
         expired, self._expired = self._expired, None
         if expired is not None:
-            self._log.end_segment_deletion(expired)
+            segment_deletion.end(self._log, expired)
         if isinstance(result, BaseException):
             self._fail(result)
         else:
@@ -216,8 +217,8 @@ class SnapshotGenerator:
 
 def _roll(log: Log, now_ms: int) -> None:
     """Begin a segment at the end of the log, if none begins there. Raises OSError."""
-    if log.active_base_offset < log.end_offset:
-        log.roll(now_ms)
+    if log.segments.active.base_offset < log.end_offset:
+        rolling.roll(log, now_ms)
 
 
 def _encode_steps(taken: _Taken, log_manager: LogManager | None, now_ms: int) -> Steps[_Encoded]:

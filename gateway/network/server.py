@@ -15,7 +15,8 @@ from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.network import sockets
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketDriver, SocketEngine
+from headgate.gateway.network.socket_driver import SocketDriver
+from headgate.gateway.network.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog

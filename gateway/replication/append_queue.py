@@ -28,8 +28,10 @@ from headgate.gateway.runtime.workers import BoundedExecutor
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.storage.files import FilePosition, WouldBlock
+from headgate.storage.log import appending, rolling
 from headgate.storage.log.log_lock import ROLLING
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
+from headgate.storage.log.validation import BatchFacts, BatchOrigin
 
 if TYPE_CHECKING:
     from headgate.gateway.replication.replica import Replica
@@ -62,10 +64,11 @@ class _Queued(NamedTuple):
     """A waiting append; it owns its `records`."""
 
     records: memoryview
-    required_acks: int
+    acks: int
     now_ms: int
     done: Done
-    validate: str | None
+    origin: BatchOrigin | None
+    facts: BatchFacts | None
 
 
 def voluntary_waits() -> int:
@@ -133,12 +136,12 @@ class DiskMonitor:
             for callback in callbacks:
                 callback()
 
-    def write(self, write: Callable[[], None]) -> None:
-        """Write inline, and time the write. Raises what `write` raises."""
+    def write(self, write: Callable[..., None], *arguments: object) -> None:
+        """Call `write(*arguments)` inline, and time it. Raises what `write` raises."""
         began_ms = self.clock.monotonic_ms()
         waits = self._waits() if self._is_suspect else None
         try:
-            write()
+            write(*arguments)
         except (KafkaError, OSError) as error:
             self.failed(error)
             raise
@@ -195,15 +198,21 @@ class AppendQueue:
         return not (self._is_writing or self._queue)
 
     def append(
-        self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
+        self,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        done: Done,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> None:
         """Append a copy of `records`; `done` is called once, with their place or the reason of a refusal."""
-        if self._disk.waiting_bytes > MAX_WAITING_BYTES and required_acks:  # clients without acks are held up instead
+        if self._disk.waiting_bytes > MAX_WAITING_BYTES and acks:  # clients without acks are held up instead
             message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait for it"
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return
         self._disk.waiting_bytes += len(records)
-        self._queue.append(_Queued(memoryview(bytearray(records)), required_acks, now_ms, done, validate))
+        self._queue.append(_Queued(memoryview(bytearray(records)), acks, now_ms, done, origin, facts))
         if not self._is_writing:
             self._write()
 
@@ -235,7 +244,7 @@ class AppendQueue:
         reports errors too.
         """
         try:
-            self._partition.log.look_up()
+            appending.look_up(self._partition.log)
         except WouldBlock as cold:
             if cold.place == self._warmed_place:
                 cold.release()
@@ -254,14 +263,14 @@ class AppendQueue:
             if error is not None:
                 self._drop_first(log.disk_error(error))
 
-        self.roll(lambda: log.roll(now_ms), rolled)
+        self.roll(lambda: rolling.roll(log, now_ms), rolled)
 
     def roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Have a thread create a new segment; then call `done` with the error, if any, and write the queue."""
         log = self._partition.log
 
         def rolled(result: object) -> None:
-            log.release(ROLLING)
+            log.lock.release(ROLLING)
             if isinstance(result, OSError):
                 self._disk.failed(result)
             elif isinstance(result, BaseException):
@@ -275,7 +284,7 @@ class AppendQueue:
                 self._partition.give_up_writer()
 
         self._is_writing = True
-        log.acquire(ROLLING)
+        log.lock.acquire(ROLLING)
         self._disk.in_thread(roll, rolled)
 
     def _drop_first(self, error: KafkaError) -> None:
@@ -291,9 +300,10 @@ class AppendQueue:
         log, taken = self._partition.log, list[_Taken]()
         while self._queue and (log.staged is None or _fits(log.staged, self._queue[0].records)):
             append = self._queue[0]
+            records, acks, now_ms, _, origin, facts = append
             self.rolls = True
             try:
-                info = self._partition.stage_owned(append.records, append.required_acks, append.now_ms, append.validate)
+                info = self._partition.stage_owned(records, acks, now_ms, origin, facts)
             except KafkaError as error:
                 self._drop_first(error)
                 continue
@@ -307,7 +317,7 @@ class AppendQueue:
             self._disk.taken(len(append.records))
             taken.append(_Taken(append, info, log.staged))
         with suppress(KafkaError):  # `PendingWrite.error` has it
-            return log.begin_write(), taken
+            return appending.begin_write(log), taken
         return None, taken
 
     def _written(self, staged: PendingWrite, taken: list[_Taken], result: object) -> None:
@@ -315,7 +325,8 @@ class AppendQueue:
             self._disk.failed(result)
         try:
             with suppress(KafkaError):  # `PendingWrite.error` has it
-                self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
+                error = result if isinstance(result, BaseException) else None
+                appending.end_write(self._partition.log, staged, error)
             self._notify(taken)
         finally:  # an exception here must not keep the others waiting
             self._write()

@@ -25,7 +25,7 @@ class ReplicationEvents:
     space_recovered: list[Callable[[str], None]] = field(default_factory=list)
     """(log directory): clients may produce again; the disk was nearly full."""
     epoch_needed: list[Callable[[], None]] = field(default_factory=list)
-    """(): a partition needs a higher leader epoch; see `ReplicaManager.awaiting_epoch`."""
+    """(): a partition needs a higher leader epoch; see `Leadership.awaiting_epoch`."""
     online: list[Callable[[str, int], None]] = field(default_factory=list)
     """(topic, index): a partition came online after the start of the broker."""
     truncated: list[Callable[[Replica], None]] = field(default_factory=list)

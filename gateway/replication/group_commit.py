@@ -20,6 +20,7 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import run_all
+from headgate.storage.log import flushing
 from headgate.storage.log.flush import Flush
 from headgate.storage.log.log_lock import FLUSH
 
@@ -107,7 +108,7 @@ class GroupCommit:
         self._is_beginning = True
         try:
             while self._threads < MAX_SYNC_THREADS:
-                ready = [partition for partition in self._wanted if not partition.log.waits(FLUSH)]
+                ready = [partition for partition in self._wanted if not partition.log.lock.waits(FLUSH)]
                 if not ready:
                     break
                 begun = self._begun(ready[: -(-len(ready) // (MAX_SYNC_THREADS - self._threads))])
@@ -150,7 +151,7 @@ class GroupCommit:
         self._is_flushing = False
         if self._scheduler.is_over:
             return
-        for partition in [waiting for waiting in self._queue if not waiting.log.waits(FLUSH)]:
+        for partition in [waiting for waiting in self._queue if not waiting.log.lock.waits(FLUSH)]:
             del self._queue[partition]
             flush = self._flush_of(partition)
             if flush is not None:
@@ -175,13 +176,13 @@ class GroupCommit:
             partition.fail_lost_appends()
             return None
         try:
-            return log.begin_flush()
+            return flushing.begin(log)
         except (OSError, KafkaError) as error:
             self._failed(partition, error)
             return None
 
     def _end(self, partition: Replica, flush: Flush, error: BaseException | None) -> None:
-        partition.log.end_flush(flush, self._clock.now_ms())
+        flushing.end(partition.log, flush, self._clock.now_ms())
         if error is not None:
             self._failed(partition, error)
         elif flush.is_part:

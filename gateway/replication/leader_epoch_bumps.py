@@ -1,6 +1,6 @@
 """Higher leader epochs for partitions whose logs lost records while the broker ran.
 
-`ReplicaManager.await_epoch` stops serving such a partition. `LeaderEpochBumps` submits one change with higher epochs
+`Leadership.await_epoch` stops serving such a partition. `LeaderEpochBumps` submits one change with higher epochs
 for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions again. A
 failed change is retried, at growing intervals: a partition is never served under an epoch in which records were lost.
 """
@@ -36,7 +36,7 @@ class LeaderEpochBumps:
         self._pending: dict[TopicPartition, Change] = {}
         self._backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS)
         self._is_due = self._is_waiting = False
-        if partitions.awaiting_epoch:
+        if partitions.leadership.awaiting_epoch:
             self.soon()
 
     def soon(self) -> None:
@@ -51,11 +51,13 @@ class LeaderEpochBumps:
             error = self._pending.pop(key).error
             if error is not None:
                 self._log_failure([key], error)
-        wanted = {key: epoch for key, epoch in self._partitions.awaiting_epoch.items() if key not in self._pending}
+        wanted = {
+            key: epoch for key, epoch in self._partitions.leadership.awaiting_epoch.items() if key not in self._pending
+        }
         if wanted:
             self._metadata.renew_image()
             self._ask(wanted)
-        if self._partitions.awaiting_epoch:
+        if self._partitions.leadership.awaiting_epoch:
             self._look_again()
         else:
             self._backoff.reset()

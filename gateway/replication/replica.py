@@ -12,6 +12,7 @@ module knows no network and no requests. Sources: the replication chapter of Apa
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
@@ -19,9 +20,10 @@ from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.files import WouldBlock
-from headgate.storage.log.log import AppendInfo, Log, Made
+from headgate.storage.log import appending, flushing
+from headgate.storage.log.log import AppendInfo, Log
 from headgate.storage.log.log_lock import ROLL
-from headgate.storage.log.validation import HEADER
+from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchFacts, BatchOrigin, Depth
 from headgate.storage.segment.file_slice import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -42,6 +44,7 @@ class Replica:
         "_writer",
         "advanced",
         "converting",
+        "depth",
         "disk",
         "fsync_before_commit",
         "high_watermark",
@@ -49,10 +52,10 @@ class Replica:
         "isr",
         "leader_epoch",
         "log",
+        "origin",
         "replicas",
         "stores_verbatim",
         "topic",
-        "validate",
         "waiters",
     )
 
@@ -64,8 +67,10 @@ class Replica:
         leader_epoch: int,
         advanced: Callable[["Replica"], None],
         disk: DiskMonitor,
-        validate: str = HEADER,
+        depth: Depth = HEADER,
+        origin: BatchOrigin = CLIENT,
     ) -> None:
+        """`depth`: headgate.validate.records. `origin`: BROKER if only the broker writes to the partition."""
         self.topic = topic
         self.index = index
         self.log = log
@@ -76,11 +81,11 @@ class Replica:
         """Whether the high watermark waits for a sync. If not, the write alone moves it, and acknowledges acks=all."""
         self.high_watermark = log.recovery_point if self.fsync_before_commit else log.end_offset
         if log.has_transactions:
-            log.producers.transactions.replicated(self.high_watermark)
-        self.validate = validate
-        """headgate.validate.records, or OWN if only the broker writes to the partition."""
+            log.producers.replicated(self.high_watermark)
+        self.depth = depth
+        self.origin = origin
         self._read_only: KafkaError | None = None
-        self.stores_verbatim = log.config.allows_verbatim and validate == HEADER
+        self.stores_verbatim = log.config.allows_verbatim and depth is HEADER and origin is CLIENT
         """Whether a valid batch is appended as the client sent it, without decoding its records."""
         self.converting = 0
         """The number of appends that wait for their conversion: later ones have to stay after them."""
@@ -88,7 +93,7 @@ class Replica:
         """Fetches that wait for records, or watch the start of the log and the leader epoch."""
         self._commits: CommitQueue | None = None  # in most partitions no append ever waits
         self.disk = disk
-        self._writer: AppendQueue | Cold | None = COLD if log.active.is_sealed else None
+        self._writer: AppendQueue | Cold | None = COLD if log.segments.active.is_sealed else None
         self.advanced = advanced
 
     def __repr__(self) -> str:
@@ -121,68 +126,64 @@ class Replica:
                 self.sync_soon()
 
     def _update_verbatim(self, config: LogConfig) -> None:
-        self.stores_verbatim = config.allows_verbatim and self.validate == HEADER and self._read_only is None
+        is_client = self.origin is CLIENT and self._read_only is None
+        self.stores_verbatim = config.allows_verbatim and self.depth is HEADER and is_client
 
     @property
     def last_stable_offset(self) -> int:
         """The end offset for read_committed consumers."""
         return min(self.high_watermark, self.log.stable_offset)
 
-    @property
-    def written_end(self) -> int:
-        """The offset after the last batch in the segment file, without batches that are staged or being written."""
-        log = self.log
-        unwritten = log.being_written or log.staged
-        return log.end_offset if unwritten is None else unwritten.first_offset
-
     def append(
         self,
         records: memoryview,
-        required_acks: int,
+        acks: int,
         now_ms: int,
-        validate: str | None = None,
-        made: Made | None = None,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> AppendInfo:
-        """Append a client's batches as the leader; offsets are patched into `records` in place.
+        """Append batches as the leader; offsets are patched into `records` in place.
 
-        `validate`: the level of validation; None for the topic's. `made`: a coordinator has just made the batch.
-        Raises KafkaError: NOT_ENOUGH_REPLICAS, and the errors of `Log.append`.
+        `origin`: None for the topic's. `facts`: a coordinator has just made the batch. Raises KafkaError:
+        NOT_ENOUGH_REPLICAS, and the errors of `appending.append`.
         """
-        info = self.stage_owned(records, required_acks, now_ms, validate, made)
+        info = self.stage_owned(records, acks, now_ms, origin, facts)
         self.write_staged()
         return info
 
-    def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
-        """Append, but leave the write of small batches to `write_staged`.
+    def stage(self, records: memoryview, acks: int, now_ms: int) -> AppendInfo:
+        """Append a client's batch where `stores_verbatim` holds, but leave the write of small ones to `write_staged`.
 
         Until then no client may learn of the batches, and nothing may read the log. Raises KafkaError as `append` does.
         """
-        if required_acks == ACKS_ALL:
+        if acks == ACKS_ALL:
             self._check_in_sync()
-        info = self.log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES, self)
+        info = appending.stage(self.log, records, self.leader_epoch, now_ms, GATHER_BYTES, self)
         if len(records) > GATHER_BYTES:
             self.write_staged()
         return info
 
-    def stage_made(self, batch: memoryview, made: Made, now_ms: int, validate: str) -> AppendInfo:
-        """`stage` what a coordinator has just made; `validate` is OWN or OWN_RAISED."""
+    def stage_fresh(self, batch: memoryview, facts: BatchFacts, now_ms: int) -> AppendInfo:
+        """`stage` what a coordinator has just made."""
         self._check_in_sync()
         self.check_writable()
-        return self.log.stage(batch, self.leader_epoch, now_ms, validate, GATHER_BYTES, self, made)
+        log, leader_epoch = self.log, self.leader_epoch
+        return appending.stage(log, batch, leader_epoch, now_ms, GATHER_BYTES, self, origin=BROKER, facts=facts)
 
     def stage_owned(
         self,
         records: memoryview,
-        required_acks: int,
+        acks: int,
         now_ms: int,
-        validate: str | None = None,
-        made: Made | None = None,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> AppendInfo:
         """`stage` for a caller that writes itself: `records` must not change until the write."""
-        if required_acks == ACKS_ALL:
+        if acks == ACKS_ALL:
             self._check_in_sync()
         self.check_writable()
-        return self.log.stage(records, self.leader_epoch, now_ms, validate or self.validate, owner=self, made=made)
+        origin = origin or self.origin
+        return appending.stage(self.log, records, self.leader_epoch, now_ms, 0, self, self.depth, origin, facts)
 
     def _check_in_sync(self) -> None:
         least = self.log.config.min_insync_replicas
@@ -193,7 +194,7 @@ class Replica:
     def write_staged(self) -> None:
         """Write the staged batches. Raises KafkaError(KAFKA_STORAGE_ERROR) if none of them was appended."""
         try:
-            self.disk.write(self.log.write_staged)
+            self.disk.write(appending.write_staged, self.log)
         finally:
             self.advance_high_watermark()
 
@@ -204,7 +205,7 @@ class Replica:
         """
         if not (self.disk.is_slow or self._writer):
             return None
-        if self.log.staged is not None:  # promised before the disk became slow: the loop writes at the turn's end
+        if self.log.staged is not None:  # promised before the disk became slow: the turn's end writes it
             return None
         if isinstance(self._writer, Cold):
             self._writer = None if self.disk.is_slow or self._is_warm() else AppendQueue(self, self.disk)
@@ -219,12 +220,12 @@ class Replica:
         """Drop the queue if it is idle and the disk is not slow."""
         writer = self._writer
         if isinstance(writer, AppendQueue) and writer.is_idle and not self.disk.is_slow:
-            self._writer = COLD if self.log.active.is_sealed else None
+            self._writer = COLD if self.log.segments.active.is_sealed else None
 
     def _is_warm(self) -> bool:
         """Whether an append needs no read from the disk; true for an append that fails."""
         try:
-            self.log.look_up()
+            appending.look_up(self.log)
         except WouldBlock as cold:
             cold.release()
             return False
@@ -238,7 +239,8 @@ class Replica:
         With one replica that is the written end of its log; with `headgate.flush=commit`, the synced end.
         """
         log = self.log
-        end_offset = log.end_offset if log.staged is None and log.being_written is None else self.written_end
+        is_written = log.staged is None and log.being_written is None
+        end_offset = log.end_offset if is_written else log.written_end
         if end_offset != self.high_watermark:
             if self.fsync_before_commit:
                 end_offset = min(log.recovery_point, end_offset)
@@ -246,7 +248,7 @@ class Replica:
                     return
             self.high_watermark = end_offset
             if log.has_transactions:
-                log.producers.transactions.replicated(end_offset)
+                log.producers.replicated(end_offset)
             if self._commits is not None:
                 self._commits.advance(end_offset)
             if self.waiters.waiters or self.waiters.watches:
@@ -285,7 +287,7 @@ class Replica:
         log = self.log
         self.advance_high_watermark()
         if log.has_transactions:  # the state of the producers may have been rebuilt
-            log.producers.transactions.replicated(self.high_watermark)
+            log.producers.replicated(self.high_watermark)
         self.advanced(self)
 
     def run_roll(self, roll: Callable[[], None]) -> None:
@@ -302,7 +304,7 @@ class Replica:
         if self.log.staged is not None:
             return
         writer = (self._writer is not COLD and self.writer()) or AppendQueue(self, self.disk)
-        if writer.is_idle and self.log.may(ROLL):
+        if writer.is_idle and self.log.lock.may(ROLL):
             self._writer = writer
             writer.roll(roll, done)
 
@@ -315,7 +317,7 @@ class Replica:
 
     def write_epochs_soon(self) -> None:
         """Have a thread write the leader epochs of the log: then a start need not search the batches for them."""
-        self.disk.group_commit.write(self.log.write_epochs)
+        self.disk.group_commit.write(partial(flushing.write_epochs, self.log))
 
     def synced(self) -> None:
         """Move the high watermark after a flush of the log, or fail the appends that wait for it."""

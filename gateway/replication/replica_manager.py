@@ -1,8 +1,8 @@
 """All partitions that this broker hosts, kept in step with the cluster's image.
 
 Each partition is in one state; `partition_states.py` has the states and the transitions. This module causes the
-transitions: by the image, by threads that open and create logs, by the repair of a log. `replica.py` has the leader's
-work on one partition, `directory_status.py` the status of a log directory.
+transitions: by the image, by threads that open and create logs, by the repair of a log. `leadership.py` serves the
+led partitions, `replica.py` has the work on one, `directory_status.py` the status of a log directory.
 
 A new partition is created before its image becomes visible (`prepare`): so no client gets CREATING unless it guesses
 the name. But a disk that hangs delays no change for longer than `PREPARE_MS`. A deleted partition is gone at once; a
@@ -29,6 +29,7 @@ from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
@@ -39,7 +40,6 @@ from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion
 from headgate.storage.files import HeldFiles, parent
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import OWN
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
@@ -108,10 +108,7 @@ class ReplicaManager:
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._is_following = False
-        self._on_advance = self._advanced  # one bound method for all replicas
-        self._epochs_are_raised = True
-        self.has_legacy_format = False
-        """Whether any log opened so far may hold messages of magic 0 and 1, which have to be converted."""
+        self.leadership = Leadership(self._states, self.directories, config, tasks, events)
 
     def __iter__(self) -> Iterator[Replica]:
         """The online replicas, then those that wait for a higher leader epoch."""
@@ -142,46 +139,6 @@ class ReplicaManager:
         replica = self._states.replica(log.key)
         return replica if replica is not None and replica.log is log else None
 
-    # Leader epochs
-
-    def log_was_truncated(self, log: Log) -> None:
-        """Handle the truncation of a log. If consumers may have read lost records, a higher leader epoch is needed."""
-        replica = self.of_log(log)
-        if replica is not None:
-            was_readable = replica.apply_truncation()
-            for listener in self.events.truncated:
-                listener(replica)
-            if was_readable:
-                self.await_epoch(replica)
-
-    def await_epoch(self, replica: Replica) -> None:
-        """Stop serving a partition until its leader epoch is higher: its log lost records that clients may know."""
-        key = replica.log.key
-        if self._states.state(key) is PartitionState.ONLINE:
-            self._await_epoch(replica)
-            self._tasks.touch(replica.waiters)
-
-    def _await_epoch(self, replica: Replica) -> None:
-        key = replica.log.key
-        self._states.move(key, Unavailable(PartitionState.AWAITING_EPOCH, replica=replica))
-        self._check_writable(replica)
-        logger.warning("%s-%d is not served until it has a leader epoch above %d", *key, replica.latest_epoch)
-        for listener in self.events.epoch_needed:
-            listener()
-
-    @property
-    def awaiting_epoch(self) -> dict[tuple[str, int], int]:
-        """(topic, index) -> the epoch to exceed, for partitions that need a higher leader epoch."""
-        return {replica.log.key: replica.latest_epoch for replica in self._states.awaiting_epoch()}
-
-    def _serve_again(self, replica: Replica) -> None:
-        """Serve a partition under its present leader epoch."""
-        key = replica.log.key
-        self._states.move(key, replica)
-        self._check_writable(replica)
-        logger.warning("%s-%d is served again, in leader epoch %d", *key, replica.leader_epoch)
-        self._tasks.touch(replica.waiters)
-
     # Log directories
 
     @property
@@ -210,15 +167,7 @@ class ReplicaManager:
     def _directory_changed(self, status: DirectoryStatus) -> None:
         for replica in self:
             if parent(replica.log.directory) == status.path:
-                self._check_writable(replica)
-
-    def _check_writable(self, replica: Replica) -> None:
-        """Have a replica refuse clients if its directory accepts no writes, or if it waits for a leader epoch."""
-        found = self._states.unavailable(replica.log.key)
-        if found is not None and found.replica is replica:
-            replica.read_only = found.refusal(*replica.log.key)
-        else:
-            replica.read_only = self.directories[parent(replica.log.directory)].refusal(replica.topic)
+                self.leadership.check_writable(replica)
 
     # Unavailable partitions
 
@@ -246,7 +195,7 @@ class ReplicaManager:
 
         `epochs_are_raised`: this start has raised all leader epochs, so the epochs in logs are of the past.
         """
-        self._image, self._epochs_are_raised = image, epochs_are_raised
+        self._image, self.leadership.epochs_are_raised = image, epochs_are_raised
         for topic in image.topics.values():
             self._put(topic, known=len(topic.partitions))
 
@@ -333,7 +282,7 @@ class ReplicaManager:
         replica = self._states.replica(key)
         if replica is not None:
             if replica.log.topic_id in (None, topic.topic_id):
-                self._set(replica, topic, log_config)
+                self.leadership.apply(replica, topic, log_config)
                 return False
             self._forget(key)
         found = self._states.unavailable(key)
@@ -343,7 +292,7 @@ class ReplicaManager:
             return False
         log, failed = self._store.logs.get(key), self._store.failed.get(key)
         if log is not None and log.topic_id in (None, topic.topic_id):
-            self._serve(topic, index, log, log_config)
+            self.leadership.serve(topic, index, log, log_config)
         elif failed is not None:
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))  # the opening has logged it
             self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, error=error))
@@ -357,39 +306,6 @@ class ReplicaManager:
             return False
         log = store.logs.get(key)
         return key not in store.failed and (log is None or log.topic_id not in (None, topic.topic_id))
-
-    def _set(self, replica: Replica, topic: Topic, log_config: LogConfig) -> None:
-        state = topic.partitions[replica.index]
-        is_raised = state.leader_epoch > replica.latest_epoch
-        replica.configure(log_config)
-        if replica.leader_epoch != state.leader_epoch:
-            replica.leader_epoch = state.leader_epoch
-            self._tasks.touch(replica.waiters)
-        replica.replicas, replica.isr = state.replicas, state.isr
-        if is_raised and self._states.state(replica.log.key) is PartitionState.AWAITING_EPOCH:
-            self._serve_again(replica)
-
-    def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
-        """Serve a partition whose log exists."""
-        if log.topic_id == topic.topic_id:
-            log.share_topic_id(topic.topic_id)
-        self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
-        status = self.directories[parent(log.directory)]
-        validate = OWN if topic.is_internal else self._config.headgate_validate_records
-        leader_epoch = topic.partitions[index].leader_epoch
-        replica = Replica(topic.name, index, log, leader_epoch, self._on_advance, status.disk, validate)
-        if self._has_later_epoch(replica):
-            self._await_epoch(replica)
-        else:
-            self._states.move(log.key, replica)
-            if status.is_avoided:
-                self._check_writable(replica)
-        self._set(replica, topic, log_config)
-
-    def _has_later_epoch(self, replica: Replica) -> bool:
-        """Whether the log has the metadata's leader epoch or a later one: another history wrote it."""
-        log = replica.log
-        return log.epochs.latest >= replica.leader_epoch + (not self._epochs_are_raised)
 
     def _refuse(self, topic: Topic, index: int, error: KafkaError, *, is_new: bool = False) -> None:
         """Take a partition offline: the others are served, and `get` raises the error."""
@@ -514,7 +430,7 @@ class ReplicaManager:
             present = self._image.topics.get(topic.name)
             is_known = present is not None and present.topic_id == topic.topic_id and index < len(present.partitions)
             known = present if present is not None and is_known else topic
-            self._serve(known, index, log, self._config.log_config(known.configs))
+            self.leadership.serve(known, index, log, self._config.log_config(known.configs))
             if is_known and not self._is_following:
                 self._came_online(key)
         elif topic.topic_id in self._store.removed:
@@ -599,9 +515,6 @@ class ReplicaManager:
     def _deleted(self, deletions: Sequence[PartitionDeletion]) -> None:
         for deletion in deletions:
             self._store.end_deletion(deletion)
-
-    def _advanced(self, replica: Replica) -> None:
-        self._tasks.touch(replica.waiters)
 
 
 def _changed(before: Topic | None, after: Topic) -> Iterable[int]:

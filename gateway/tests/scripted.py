@@ -11,8 +11,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import LOG_OVERHEAD, patch, read_header
 from headgate.storage.files import File
-from headgate.storage.log.log import Made
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
+from headgate.storage.log.validation import BatchFacts, BatchOrigin
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 Done = Callable[[AppendInfo | KafkaError], None]
@@ -85,7 +85,6 @@ class ScriptedPartition:
         self.leader_epoch = 0
         self.waiters = WaitList()
         self._commits = CommitQueue()
-        self.validate = "header"
         self.fails: KafkaError | None = None
         self.tears = False
         self.holds = False
@@ -113,8 +112,8 @@ class ScriptedPartition:
         records: memoryview,
         required_acks: int,
         now_ms: int,
-        validate: str | None = None,
-        made: Made | None = None,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> AppendInfo:
         self.write_staged()
         self.appended += 1
@@ -128,7 +127,7 @@ class ScriptedPartition:
         self.advance_high_watermark()
         return AppendInfo(first, self.log.end_offset - 1, -1, 0, now_ms, False)
 
-    def stage_made(self, records: memoryview, made: Made, now_ms: int, validate: str) -> AppendInfo:
+    def stage_fresh(self, records: memoryview, facts: BatchFacts, now_ms: int) -> AppendInfo:
         first = self.log.end_offset
         if self.log.staged is None:
             self.log.staged = PendingWrite(first, 0)
@@ -182,7 +181,13 @@ class _Writer:
         self.writes = writes
 
     def append(
-        self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
+        self,
+        records: memoryview,
+        required_acks: int,
+        now_ms: int,
+        done: Done,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> None:
         self.writes.append((records, done))
 

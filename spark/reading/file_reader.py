@@ -36,7 +36,7 @@ from headgate.spark.reading.partition_reader import PartitionReader, Place
 from headgate.spark.reading.recovered_log import Opened, open_recovered, recovery_input
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
-from headgate.storage.log.timestamp_lookup import More
+from headgate.storage.segment.timestamp_lookup import More
 from headgate.tools.client import ClientError
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.data_directory import DataDirectory
@@ -148,7 +148,7 @@ class FileReader:
         log, data, _ = self._open(partition, read)
         end_offset = self._end_offset(log, data, partition)
         if isolation is IsolationLevel.READ_COMMITTED and log.has_transactions:
-            log.producers.transactions.replicated(end_offset)
+            log.producers.replicated(end_offset)
             end_offset = max(log.start_offset, min(end_offset, log.stable_offset))
         return Bounds(log.start_offset, end_offset)
 

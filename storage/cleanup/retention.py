@@ -1,7 +1,7 @@
 """Retention: deletes old segments by time, by size, or because the log starts behind them.
 
-The decision is pure; the log deletes (`Log.begin_segment_deletion`). The active segment stays: if all segments have
-expired (`all_expired`), the log rolls first (`Log.roll_for_retention`).
+The decision is pure; the log deletes (`segment_deletion.begin`). The active segment stays: if all segments have
+expired (`all_expired`), the log rolls first (`rolling.roll_for_retention`).
 
 A topic may hold what some groups have not read (`Hold`): such segments stay though they have expired, within limits.
 Records below the log's start are never held, as they are deleted.
@@ -14,6 +14,7 @@ from itertools import islice, pairwise, zip_longest
 from typing import NamedTuple
 
 from headgate.protocol.records.batch import NO_TIMESTAMP
+from headgate.storage.log import segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import DELETE_SEGMENTS
 from headgate.storage.log.segment_deletion import SegmentDeletion
@@ -101,20 +102,20 @@ def begin_segment_deletion(
 
     `first_unread`: the first offset to be held for the groups of the topic; None to hold nothing.
 
-    Any thread may run the result; `Log.end_segment_deletion` ends it. Returns None if no segment has expired, or while
+    Any thread may run the result; `segment_deletion.end` ends it. Returns None if no segment has expired, or while
     another operation excludes deletion (`log_lock`). Raises OSError; its subclass WrongIndex asks for
     `SyncFailureRepair.rebuild_index_steps`; WouldBlock if not `blocking`.
     """
-    if not log.may(DELETE_SEGMENTS):
+    if not log.lock.may(DELETE_SEGMENTS):
         return None
     segments = log.segments
     hold = _hold(log, first_unread)
-    count = min(_count_expired(log, segments, now_ms, up_to, most, blocking, hold), len(segments) - 1)
+    count = min(_count_expired(log, now_ms, up_to, most, blocking, hold), len(segments) - 1)
     if _reads_times(log, hold):
         for segment, following in pairwise(segments[: count + 1]):
             if following.base_offset > log.start_offset:  # otherwise all its records are deleted already, at any age
                 check_newest(segment, blocking)
-    return log.begin_segment_deletion(count)
+    return segment_deletion.begin(log, count)
 
 
 def all_expired(log: Log, now_ms: int, up_to: int, *, blocking: bool = True, first_unread: int | None = None) -> bool:
@@ -122,10 +123,9 @@ def all_expired(log: Log, now_ms: int, up_to: int, *, blocking: bool = True, fir
 
     Raises OSError; WouldBlock if not `blocking`.
     """
-    segments = log.segments
-    if len(segments) > 1 or not log.active.size:
+    if len(log.segments) > 1 or not log.segments.active.size:
         return False
-    return _count_expired(log, segments, now_ms, up_to, None, blocking, _hold(log, first_unread)) > 0
+    return _count_expired(log, now_ms, up_to, None, blocking, _hold(log, first_unread)) > 0
 
 
 def is_holding(log: Log, now_ms: int, up_to: int, first_unread: int, *, blocking: bool = True) -> bool:
@@ -133,10 +133,10 @@ def is_holding(log: Log, now_ms: int, up_to: int, first_unread: int, *, blocking
 
     Raises OSError; WouldBlock if not `blocking`.
     """
-    segments, hold = log.segments, _hold(log, first_unread)
+    hold = _hold(log, first_unread)
     return (
-        _count_expired(log, segments, now_ms, up_to, 1, blocking, None) > 0
-        and _count_expired(log, segments, now_ms, up_to, 1, blocking, hold) == 0
+        _count_expired(log, now_ms, up_to, 1, blocking, None) > 0
+        and _count_expired(log, now_ms, up_to, 1, blocking, hold) == 0
     )
 
 
@@ -152,13 +152,11 @@ def _reads_times(log: Log, hold: Hold | None) -> bool:
     return log.config.is_deleted and (log.config.retention_ms >= 0 or (hold is not None and hold.max_ms >= 0))
 
 
-def _count_expired(
-    log: Log, segments: Sequence[Segment], now_ms: int, up_to: int, most: int | None, blocking: bool, hold: Hold | None
-) -> int:
-    config = log.config
+def _count_expired(log: Log, now_ms: int, up_to: int, most: int | None, blocking: bool, hold: Hold | None) -> int:
+    config, segments = log.config, log.segments[:]
     return expired(
         _facts(segments, log.start_offset, log.end_offset, reads_times=_reads_times(log, hold), blocking=blocking),
-        total_bytes=log.size,
+        total_bytes=log.segments.size,
         last=len(segments) - 1,
         now_ms=now_ms,
         retention_ms=config.retention_ms if config.is_deleted else -1,

@@ -33,9 +33,10 @@ from headgate.storage.disk.layout import Meta
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, NotALog, StorageError
 from headgate.storage.files import Files, Lock, parent
+from headgate.storage.log import closing, flushing
 from headgate.storage.log.log import Log, LogConfig
-from headgate.storage.log.replacement import NOTHING
 from headgate.storage.recovery.recovery_input import RecoveryInput, bytes_to_scan
+from headgate.storage.segment.replacement import NOTHING
 
 logger = logging.getLogger("headgate.storage")
 
@@ -209,7 +210,7 @@ class LogDirectory:
             self._states.move(opening.log.key, opening.log)
             cleaned_offset = self._cleaned_offsets.get(key, NOTHING)
             if cleaned_offset != NOTHING or opening.log.config.is_compacted:  # later rounds may be unknown after a kill
-                opening.log.compacted.note_end(cleaned_offset)
+                opening.log.segments.compacted.note_end(cleaned_offset)
         elif isinstance(opening.error, NotALog):
             self._states.move(key, LogPhase.NONE)  # this is no partition; `create` will refuse this name
         elif opening.error is not None:
@@ -321,7 +322,7 @@ class LogDirectory:
         """Raise KafkaError while a thread uses a deleted log: it would use the new log's files of the same names."""
         if self._deleted_in_use:
             self._deleted_in_use = {
-                deleted: log for deleted, log in self._deleted_in_use.items() if log.exclusive_operations
+                deleted: log for deleted, log in self._deleted_in_use.items() if log.lock.is_exclusive
             }
         if key in self._deleted_in_use:
             message = f"a thread still uses the files of an older log of {key[0]}-{key[1]}"
@@ -391,7 +392,7 @@ class LogDirectory:
         log = self._states.move(key, LogPhase.NONE)
         if log is not None:
             log.retire()
-            if log.exclusive_operations:
+            if log.lock.is_exclusive:
                 self._deleted_in_use[key] = log
         return log
 
@@ -429,7 +430,7 @@ class LogDirectory:
             self._checkpoints[START_OFFSETS].begin(self._start_offsets),
         )
         begun: list[Callable[[], None]] = [partial(_run_in_order, high_watermarks_first), self._begin_recovery_points()]
-        compacted = {key: log.compacted for key, log in self.logs.items() if log.was_compacted}
+        compacted = {key: log.segments.compacted for key, log in self.logs.items() if log.segments.were_compacted}
         cleaned = {key: done.offset for key, done in compacted.items() if done.offset >= 0}
         cleaned = {**self._of_closed(self._cleaned_offsets), **cleaned}
         checkpoint_of_cleaned = self._checkpoints[CLEANED_OFFSETS]
@@ -493,7 +494,7 @@ class LogDirectory:
         errors = 0
         for log in self.logs.values():
             try:
-                if log.finish():
+                if closing.finish(log):
                     unsynced.append(log)
             except KafkaError as error:
                 errors += 1
@@ -511,11 +512,11 @@ class LogDirectory:
         """Flush logs. Many logs share one sync of the whole file system, which is faster than some syncs for each."""
         if len(logs) <= MANY_LOGS:
             for log in logs:
-                log.flush()
+                flushing.flush(log)
             return
         self.pool.files.sync_all(self.directory)
         for log in logs:
-            log.flushed()
+            flushing.note_all_synced(log)
 
 
 def _run_in_order(works: Iterable[Callable[[], None]]) -> None:

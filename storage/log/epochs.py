@@ -39,7 +39,7 @@ class Epochs:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._entries: list[tuple[int, int]] = []
+        self._entries: tuple[tuple[int, int], ...] = ()  # most logs have none: an empty list takes memory
         self.latest = NO_EPOCH
         """The newest epoch; -1 for none. A plain attribute, as every append reads it."""
         self.is_synced = True
@@ -54,12 +54,12 @@ class Epochs:
         self._has_file = bool(self._entries)
 
     def _take(self, entries: Iterable[tuple[int, int]]) -> None:
-        self._entries = list(entries)
+        self._entries = tuple(entries)
         self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
 
     def replace(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
         """Replace entries and file, if they differ, or `always`. Raises OSError, and then nothing has changed."""
-        changed = list(entries)
+        changed = tuple(entries)
         if always or changed != self._entries:
             with self._locked():
                 checkpoint.replace(self._files, self.path, _text(changed))
@@ -84,8 +84,7 @@ class Epochs:
         """
         if epoch <= self.latest or epoch < 0:
             return
-        kept = [entry for entry in self._entries if entry[1] < start_offset]
-        self._keep([*kept, (epoch, start_offset)])
+        self._keep((*self._below(start_offset), (epoch, start_offset)))
         self.is_synced = False
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
@@ -130,14 +129,14 @@ class Epochs:
             self._keep(kept)
             self.is_synced = False
 
-    def _below(self, end_offset: int) -> list[tuple[int, int]]:
-        return [entry for entry in self._entries if entry[1] < end_offset]
+    def _below(self, end_offset: int) -> tuple[tuple[int, int], ...]:
+        return tuple(entry for entry in self._entries if entry[1] < end_offset)
 
     def start_from(self, start_offset: int) -> None:
         """Let the log begin at `start_offset`: older epochs are removed, and the epoch there begins there."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if after:
-            changed = [(self._entries[after - 1][0], start_offset), *self._entries[after:]]
+            changed = ((self._entries[after - 1][0], start_offset), *self._entries[after:])
             if changed != self._entries:
                 self._keep(changed)
 
@@ -147,7 +146,7 @@ class Epochs:
         Entries that only extend the file are written with the next checkpoint, as after an append: until then the
         batches have them. A wait for the disk here doubled the start of 3,000 partitions after a kill: 4.6 s.
         """
-        changed = list(entries)
+        changed = tuple(entries)
         if self._has_file and not always and changed != self._entries == changed[: len(self._entries)]:
             self._keep(changed)
             self.is_synced = False
@@ -158,7 +157,7 @@ class Epochs:
             logger.warning("%s cannot be written for now: %s", self.path, error)
             self._keep(changed)
 
-    def _keep(self, entries: list[tuple[int, int]]) -> None:
+    def _keep(self, entries: Iterable[tuple[int, int]]) -> None:
         self._take(entries)
         self._changes += 1
 

@@ -1,6 +1,6 @@
 """One flush of a log: makes everything before an offset durable.
 
-The log begins and ends a flush (`Log.begin_flush`, `Log.end_flush`). In between, `run` only waits for the disk, also in
+`flushing.begin` and `flushing.end` enclose the flush. In between, `run` only waits for the disk, also in
 another thread while the log appends. One flush serves all waits for offsets before its end.
 
 After a failed sync the system may have dropped the unwritten data, and may report success at the next sync: so the log

@@ -22,7 +22,6 @@ until the deletion has ended: a recovery would find the deleted ones before them
 compaction has replaced, and the new ones; whatever opens such a file knows both names. A repair trusts the names of
 files: so a repair and a swap exclude each other.
 
-`LogState` holds the lock: `may`, `waits`, `acquire`, `release`.
 """
 
 STAGED, WRITING, FLUSHING, ROLLING, REPAIRING, DELETING, SWAPPING, FAILED, RETIRED = (
@@ -38,7 +37,41 @@ SWAP = REPAIRING | SWAPPING
 
 BY_NAME = ROLLING | REPAIRING | DELETING
 """The operations that open, create or rename files of the log by name."""
+EXCLUSIVE = BY_NAME | SWAPPING
+"""The operations of threads on the names of files."""
 ENDS_BY_ITSELF = WRITING | FLUSHING | BY_NAME
 """The operations of threads: excluded work may be done later."""
 EXCLUDED_BY = {ROLLING: ROLL, REPAIRING: REPAIR, DELETING: DELETE_SEGMENTS, SWAPPING: SWAP}
 """The exclusive operations, each with the operations that exclude it."""
+
+
+class LogLock:
+    """The lock of one log. The modules that change the log note what they do in `operations`."""
+
+    __slots__ = ("operations",)
+
+    def __init__(self) -> None:
+        self.operations = 0
+        """All operations under way."""
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether a thread works with the names of files."""
+        return bool(self.operations & EXCLUSIVE)
+
+    def may(self, operation: int) -> bool:
+        """Whether an operation may begin now: `FLUSH`, `ROLL`, `REPAIR`, `DELETE_SEGMENTS`, `SWAP`."""
+        return not self.operations & operation
+
+    def waits(self, operation: int) -> bool:
+        """Whether an operation may begin once a thread has ended another one; else waiting is useless."""
+        return bool(self.operations & operation & ENDS_BY_ITSELF)
+
+    def acquire(self, operation: int) -> None:
+        """Begin an exclusive operation of a thread: `ROLLING`, `REPAIRING`, `DELETING` or `SWAPPING`."""
+        assert not self.operations & EXCLUDED_BY[operation] & EXCLUSIVE, "a thread works with the files of the log"
+        self.operations |= operation
+
+    def release(self, operation: int) -> None:
+        """End operations."""
+        self.operations &= ~operation

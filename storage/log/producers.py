@@ -118,10 +118,12 @@ Recall = Callable[[int, int], Iterable[BatchHeader]]
 class Producers:
     """The producers of one partition, and their transactions."""
 
-    __slots__ = ("_transactions", "_verifications", "by_id")
+    __slots__ = ("_transactions", "_verifications", "by_id", "snapshot_offset")
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot_offset: int = 0) -> None:
         self.by_id: dict[int, Producer] = {}
+        self.snapshot_offset = snapshot_offset
+        """The offset of the last snapshot of this state, or the start of its tracking."""
         self._transactions: Transactions | None = None
         self._verifications: dict[int, Verification] | None = None
 
@@ -134,6 +136,11 @@ class Producers:
 
     def __len__(self) -> int:
         return len(self.by_id)
+
+    def replicated(self, high_watermark: int) -> None:
+        """Note that every replica has the log below an offset: transactions that ended there are stable."""
+        if self._transactions is not None:
+            self._transactions.replicated(high_watermark)
 
     @property
     def are_transactional(self) -> bool:

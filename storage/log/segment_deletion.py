@@ -1,8 +1,8 @@
 """Old segments that a log has given up: a thread renames their files.
 
-    Log.begin_segment_deletion    the log then starts after these segments; `storage.cleanup.retention` selects them
+    begin                         the log then starts after these segments; `storage.cleanup.retention` selects them
     SegmentDeletion.rename_files  renames the files with the suffix for deletion, in any thread
-    Log.end_segment_deletion      segments that could not be renamed return to the log, for a retry
+    end                           segments that could not be renamed return to the log, for a retry
 
 The files are removed after file.delete.delay.ms (`storage.disk.pending_deletions`).
 """
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.storage.log.replacement import Replacement
+from headgate.storage.log.log import Log
+from headgate.storage.log.log_lock import DELETING
+from headgate.storage.segment.replacement import Replacement
 from headgate.storage.segment.segment import Segment
 
 
@@ -36,3 +38,26 @@ class SegmentDeletion:
         while self.left:
             self.left[0].delete(self._delay_ms)
             del self.left[0]
+
+
+def begin(log: Log, count: int) -> SegmentDeletion | None:
+    """Give up the oldest segments, at most `count`. A thread may run the result; then call `end`.
+
+    None without such segments, or if a compaction is about to replace the first.
+    """
+    segments = log.segments
+    count = segments.deletable(count)
+    if not count:
+        return None
+    log.advance_start(segments[count].base_offset)
+    log.names_unsynced = True
+    log.lock.acquire(DELETING)
+    replacement = segments.compacted.unfinished if segments.were_compacted else None
+    return SegmentDeletion(segments.forget_first(count), log.config.file_delete_delay_ms, replacement)
+
+
+def end(log: Log, deletion: SegmentDeletion) -> None:
+    """End a deletion after its run: segments that could not be renamed return to the log, for the next deletion."""
+    log.lock.release(DELETING)
+    if not log.is_retired:  # without its `.log`, the next start removes the rest of a segment
+        log.segments.put_back([segment for segment in deletion.left if not segment.is_deleted])

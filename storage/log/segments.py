@@ -9,17 +9,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import is_
+from typing import overload
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader
 from headgate.protocol.records.control import Marker
-from headgate.storage.log.replacement import Compacted
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
+from headgate.storage.segment.replacement import Compacted
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import Reaching
 
 _MEMO_ENTRIES = 64
+_RECALL_BYTES = 64 * 1024 * 1024
 _MAX_EMPTY_SEGMENTS = 1000  # skipped in one read: each takes two microseconds
 
 
@@ -40,7 +42,11 @@ class Segments:
     def __len__(self) -> int:
         return len(self._items)
 
-    def __getitem__(self, number: int) -> Segment:
+    @overload
+    def __getitem__(self, number: int) -> Segment: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Segment]: ...
+    def __getitem__(self, number: int | slice) -> Segment | list[Segment]:
         return self._items[number]
 
     @property
@@ -139,6 +145,12 @@ class Segments:
             for _, header in segment.iterate(start):
                 if header.last_offset > end:
                     return
+                yield header
+
+    def recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
+        """A producer's batches up to the offset `end`, from the last part of the log that may have them."""
+        for header in self.headers_before(end, _RECALL_BYTES):
+            if header.producer_id == producer_id and not header.is_control:
                 yield header
 
     # Reading

@@ -55,20 +55,20 @@ def load_latest(
 
 def replayed(
     files: Files, directory: str, known: Iterable[int], segments: Segments, end_offset: int
-) -> Steps[tuple[Producers, int]]:
-    """The state at the end of a log, from the newest snapshot and later batches; and the offset of the first of these.
+) -> Steps[Producers]:
+    """The state at the end of a log, from the newest snapshot and later batches.
 
     After a power cut, a log that was restarted after its end may still have an empty segment in front, and a gap after
     that. Raises KafkaError(KAFKA_STORAGE_ERROR) at a damaged place.
     """
     start_offset = next((segment for segment in segments if segment.size), segments.active).base_offset
     producers, offset = load_latest(files, directory, known, start_offset, end_offset)
-    offset = max(offset, start_offset)
+    producers.snapshot_offset = offset = max(offset, start_offset)
     if offset < end_offset:
         for header, marker in segments.batches(offset):
             producers.record(header, header.base_offset, marker)
             yield
-    return producers, offset
+    return producers
 
 
 def remove_behind(files: Files, directory: str, known: Iterable[int], end_offset: int) -> list[int]:

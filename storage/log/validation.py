@@ -1,13 +1,15 @@
-"""A leader's checks of a client's batch before the append, and the changes that a topic's configuration demands.
+"""A leader's checks of batches before the append, and the changes that a topic's configuration demands.
 
-The default checks only the header: CRC, count and offset deltas, sequence, time range, no control batch, and the first
-bytes of compressed records. Records are read with validate="full", on a compacted topic, where each needs a key, for
-another codec, and where the maximum timestamp of the header cannot be right, or is out of range: then the records
-decide, and the header gets their maximum. Apache Kafka always reads them. Source: Apache Kafka's `LogValidator`.
+The checks depend on the origin of a batch, and for a client's batch on the depth. The default checks only the header:
+CRC, count and offset deltas, sequence, time range, no control batch, and the first bytes of compressed records. Records
+are read with `headgate.validate.records=full`, on a compacted topic, where each needs a key, for another codec, and
+where the maximum timestamp of the header cannot be right, or is out of range: then the records decide, and the header
+gets their maximum. Apache Kafka always reads them. Source: Apache Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -26,24 +28,48 @@ from headgate.protocol.records.batch import (
     BatchHeader,
 )
 from headgate.protocol.records.checksum import crc32c
-from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.records.control import TRANSACTION_BITS, Marker
 from headgate.protocol.records.frame_headers import fault as frame_fault
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LONG_MAX, LogConfig
 
-HEADER = "header"
-FULL = "full"
-# Batches made by the broker itself: only their header is checked, whatever the topic demands. A coordinator's
-# transactional batches and markers have no sequence, and are stored unchanged.
-OWN = "own"
-# A marker of the transaction protocol 2, which raises the epoch with each transaction: the marker's epoch is above that
-# of the batches (KIP-890, KIP-1228).
-OWN_RAISED = "own, of a raised epoch"
-OWN_BATCHES = (OWN, OWN_RAISED)
-PREPARED = "prepared"  # batches that `prepare` has brought into the topic's form
+
+class BatchOrigin(Enum):
+    """The maker of a batch."""
+
+    CLIENT = auto()
+    CONVERTED = auto()
+    """The broker, from a client's message set or batch: `prepare_steps` has brought the batch into the topic's form."""
+    BROKER = auto()
+    """The broker itself: a coordinator's records and markers. Their batches of transactions are stored unchanged."""
+
+
+class Depth(Enum):
+    """The checked part of a client's batch: the values of `headgate.validate.records`."""
+
+    HEADER = "header"
+    RECORDS = "full"
+
+
+CLIENT, CONVERTED, BROKER = BatchOrigin.CLIENT, BatchOrigin.CONVERTED, BatchOrigin.BROKER
+HEADER, RECORDS = Depth.HEADER, Depth.RECORDS
+
+
+class BatchFacts(NamedTuple):
+    """The content of a batch that the broker has just made: then the log need not read the batch.
+
+    marker      of a control batch
+    is_raised   the coordinator raised the epoch for the marker, as it does in protocol 2 with each transaction: the
+                epoch of the marker is above the epoch of the batches (KIP-890, KIP-1228)
+    """
+
+    marker: Marker | None = None
+    is_raised: bool = False
+
+
 HIGHEST_CODEC = 4
 _TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL, TRANSACTIONAL + HIGHEST_CODEC + 1)
-_OWN_ATTRIBUTES = TRANSACTION_BITS | CODEC_MASK
+_BROKER_ATTRIBUTES = TRANSACTION_BITS | CODEC_MASK
 _MAGIC_POSITION = 16
 _LOW_ATTRIBUTES = CRC_START + 1
 _SLICE_BYTES = 16 * 1024
@@ -51,7 +77,7 @@ _unpack_header = batch.HEADER.unpack_from
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 
 
-def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
+def sound_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
     """The header, if this is one batch without a fault for `split` and `check_header`; else None.
 
     Nearly every append is one: so one expression checks everything; `split` and `check_header` name the fault.
@@ -86,16 +112,14 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
     return None
 
 
-def kept_batch(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> BatchHeader | None:
-    """`plain_batch` for any level of validation: the header of one batch that is stored unchanged; else None."""
-    if validate in OWN_BATCHES and len(view) >= HEADER_SIZE and view[_LOW_ATTRIBUTES] & TRANSACTION_BITS:
-        return own_batch(view, config)
-    if validate == OWN or (config.allows_verbatim and validate != FULL):
-        return plain_batch(view, config, now_ms)
-    return None
+def broker_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
+    """`sound_batch` for a batch of the broker itself."""
+    if len(view) >= HEADER_SIZE and view[_LOW_ATTRIBUTES] & TRANSACTION_BITS:
+        return transaction_batch(view, config)
+    return sound_batch(view, config, now_ms)
 
 
-def made_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
+def fresh_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
     """The header of one batch that the broker has just made, if it is stored unchanged; else None."""
     header = _unpack_header(view)
     if header[1] + LOG_OVERHEAD != len(view) or config.message_timestamp_type == LOG_APPEND_TIME:
@@ -103,8 +127,8 @@ def made_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
     return _new_tuple(BatchHeader, header) if len(view) <= config.max_message_bytes else None
 
 
-def own_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
-    """The header, if this is one batch of a transaction as a coordinator makes it; else None, as in `plain_batch`."""
+def transaction_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
+    """The header, if this is one batch of a transaction as a coordinator makes it; else None, as in `sound_batch`."""
     size = len(view)
     if size < HEADER_SIZE or config.message_timestamp_type == LOG_APPEND_TIME:
         return None
@@ -116,7 +140,7 @@ def own_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
         and not base_offset
         and 0 <= delta == count - 1
         and attributes & TRANSACTION_BITS
-        and not attributes & ~_OWN_ATTRIBUTES
+        and not attributes & ~_BROKER_ATTRIBUTES
         and attributes & CODEC_MASK <= HIGHEST_CODEC
         and producer_id >= 0
         and crc32c(view[CRC_START:]) == crc
@@ -148,14 +172,16 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
         )
 
 
-def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
+def prepare(
+    view: memoryview, config: LogConfig, now_ms: int, depth: Depth = HEADER, origin: BatchOrigin = CLIENT
+) -> memoryview:
     """A client's batch in the form for a topic of this configuration: the same bytes, or new ones.
 
     Raises KafkaError: the errors of `batch.split` and `check_header`; INVALID_RECORD and INVALID_TIMESTAMP for records,
     with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for failed decompressions. INVALID_TIMESTAMP without
     `record_errors`: the header has a time by which the records must be read, which may take long; `prepare_steps` does.
     """
-    return finish(prepare_steps(view, config, now_ms, validate, reads_for_times=False))
+    return finish(prepare_steps(view, config, now_ms, depth, origin, reads_for_times=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -170,29 +196,27 @@ def prepare_steps(
     view: memoryview,
     config: LogConfig,
     now_ms: int,
-    validate: str,
+    depth: Depth,
+    origin: BatchOrigin = CLIENT,
     *,
-    may_be_many: bool = False,
     reads_for_times: bool = True,
 ) -> Steps[memoryview]:
     """`prepare` in slices: yields before each call of a codec, and after some hundred microseconds of other work.
 
-    `may_be_many`: batches made from a message set may be several, and the broker's own. A client sends one, as in
-    Kafka: the append of each takes the loop some microseconds. `reads_for_times`: a header with a doubtful time has the
-    records read; otherwise the batch is refused.
+    A client sends one batch, as in Kafka: the append of each takes the loop some microseconds. `reads_for_times`: a
+    header with a doubtful time has the records read; otherwise the batch is refused.
     """
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
         message = f"a message of magic {view[_MAGIC_POSITION]} in place of batches: that is for Produce 0 to 2"
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
-    is_own = validate in OWN_BATCHES
-    batches = batch.split(view, None if may_be_many or is_own else 1)
-    if is_own and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
+    batches = batch.split(view, 1 if origin is CLIENT else None)
+    if origin is BROKER and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
         for header, part in batches:
-            _check_own(header, part)
+            _check_transaction_batch(header, part)
         return view
     # The conversion of a set has read all times, but a batch tells only the latest one.
-    needs_earliest = may_be_many and config.message_timestamp_before_max_ms != LONG_MAX
-    reads_records = validate == FULL or config.is_compacted or needs_earliest
+    needs_earliest = origin is CONVERTED and config.message_timestamp_before_max_ms != LONG_MAX
+    reads_records = (depth is RECORDS and origin is not BROKER) or config.is_compacted or needs_earliest
     made: list[Buffer] = []
     for header, part in batches:
         check_header(header, part, config, now_ms)
@@ -233,11 +257,11 @@ def _form_steps(
     return made
 
 
-def _check_own(header: BatchHeader, view: memoryview) -> None:
+def _check_transaction_batch(header: BatchHeader, view: memoryview) -> None:
     """Check a coordinator's transactional batch. It is stored unchanged."""
     if not batch.check_crc(view):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
-    is_unknown = header.attributes & ~_OWN_ATTRIBUTES or header.compression > HIGHEST_CODEC
+    is_unknown = header.attributes & ~_BROKER_ATTRIBUTES or header.compression > HIGHEST_CODEC
     if header.producer_id < 0 or header.base_offset or is_unknown:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the batch of a transaction needs a producer and offsets from 0 on")
 

@@ -85,7 +85,7 @@ def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
     producers, since = snapshots.load_latest(files, log.directory, known, start_offset, offset)
     since = max(since, start_offset)
     if since < offset:
-        for header, marker in log.batches(since):
+        for header, marker in log.segments.batches(since):
             if header.base_offset >= offset:
                 break
             producers.transactions.follow(header, header.base_offset, marker)

@@ -1,6 +1,6 @@
 """Completes a compaction that a crash interrupted: the new segment replaces the old segments, or is removed.
 
-`storage.log.replacement` explains the suffixes of the files.
+`storage.segment.replacement` explains the suffixes of the files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headgate.protocol.steps import Steps
 from headgate.storage.disk.layout import base_of
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import CorruptLog
-from headgate.storage.log.replacement import CLEANED_SUFFIX, KINDS
+from headgate.storage.segment.replacement import CLEANED_SUFFIX, KINDS
 from headgate.storage.segment.segment import LOG_SUFFIX, Segment
 
 logger = logging.getLogger("headgate.storage")

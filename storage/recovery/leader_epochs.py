@@ -53,7 +53,7 @@ def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tu
         return True
     if _cover(epochs, log.start_offset) or _begins_with_message(log.segments[0]):
         return False
-    first = None if entries else next(iter(log.headers(log.start_offset)), None)
+    first = None if entries else next(iter(log.segments.headers(log.start_offset)), None)
     return bool(entries) or (first is not None and first.partition_leader_epoch > NO_EPOCH)
 
 
@@ -70,7 +70,8 @@ def derive_steps(log: Log, recovery: RecoveryInput) -> Steps[list[tuple[int, int
     if not old:
         logger.info("%s: %s is missing or too short; rebuilding it from the batches", recovery, log.epochs.path)
     epochs: list[tuple[int, int]] = []
-    for header in log.headers(max([log.start_offset, *old[-1:]])):  # no epochs are kept before a legacy message
+    since = max([log.start_offset, *old[-1:]])  # no epochs are kept before a legacy message
+    for header in log.segments.headers(since):
         note(epochs, header)
         yield
     if epochs and not old and epochs[0][1] > log.start_offset:  # compaction has removed the batches before

@@ -14,7 +14,7 @@ from headgate.storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog, NotALog
 from headgate.storage.files import NO_ROOM
-from headgate.storage.log import snapshots
+from headgate.storage.log import flushing, rolling, snapshots, truncation
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.recovery import interrupted_replacements, leader_epochs
@@ -76,13 +76,13 @@ def open_log_steps(
     if recovery.start_offset > log.end_offset:
         _check_start(recovery, log.end_offset)
         # The start offset checkpoint already has this value.
-        log.restart_at(recovery.start_offset, now_ms, _write_no_checkpoint)
+        truncation.restart_at(log, recovery.start_offset, now_ms, _write_no_checkpoint)
         epochs, producers = [], None
     log.start_at(recovery.start_offset, recovery.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):
         epochs = yield from leader_epochs.derive_steps(log, recovery)
     leader_epochs.note_formats(log, epochs, log.start_offset)
-    log.epochs.keep(epochs, always=entries is None and log.size > 0)
+    log.epochs.keep(epochs, always=entries is None and log.segments.size > 0)
     log.epochs.start_from(log.start_offset)
     log.opened(is_clean=recovery.is_clean)
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
@@ -91,7 +91,7 @@ def open_log_steps(
     if recovery.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
         _save_scan(log, recovery)
     if config.fsync_before_commit and log.recovery_point < log.end_offset:
-        log.flush()  # a kill may have left records in the page cache only; a power cut must not take them back
+        flushing.flush(log)  # a kill may have left records in the page cache only; a power cut must not take them back
     log.close_files()  # most partitions are idle; a log opens its files again on demand
     return log
 
@@ -109,7 +109,7 @@ def _check_start(recovery: RecoveryInput, end_offset: int) -> None:
 def _save_scan(log: Log, recovery: RecoveryInput) -> None:
     """Write the indexes after a scan, as a clean stop does; a flush becomes due. The next start need not scan again."""
     try:
-        log.seal()
+        rolling.seal(log)
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise

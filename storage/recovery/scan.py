@@ -20,7 +20,7 @@ from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.steps import Steps
 from headgate.storage.errors import UnsupportedLog
 from headgate.storage.files import NO_ROOM
-from headgate.storage.log import snapshots
+from headgate.storage.log import snapshots, truncation
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.recovery import leader_epochs
@@ -197,4 +197,4 @@ def _cut(
         if error.errno not in NO_ROOM or not is_expendable:
             raise  # the log stays offline and complete until there is disk space
         logger.warning("%s: no disk space to keep the beginning of an unacknowledged batch", recovery)
-    log.drop_behind(segment, torn.at)
+    truncation.drop_behind(log, segment, torn.at)

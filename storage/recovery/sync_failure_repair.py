@@ -29,6 +29,7 @@ from headgate.storage.disk.layout import base_of, replace_topic_id
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import DELETE_SEGMENTS, REPAIR, REPAIRING
 from headgate.storage.log.producers import Producers
@@ -104,13 +105,13 @@ class SyncFailureRepair:
         self._facts = _facts(log)
         self._pieces = pieces
         self._write_epochs = _epochs_of(log)
-        self._replacement = log.compacted.unfinished if log.was_compacted else None
+        self._replacement = log.segments.compacted.unfinished if log.segments.were_compacted else None
         self._is_last_in_memory = False
         self._quarantined: str | None = None  # the path of the quarantined bytes
         self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
         self.sealed: list[Segment] = []
         """Set by `write_steps`: the segments whose indexes are in files again."""
-        self.producers: tuple[Producers, int] | None = None
+        self.producers: Producers | None = None
         """Set by `write_steps`: the producer state at the end of a cut log, and the offset of its snapshot."""
 
     @property
@@ -274,7 +275,7 @@ class SyncFailureRepair:
         """Note how the files differ from the log in memory. Returns whether they differ."""
         self.end_offset, self._facts = log.end_offset, _facts(log)
         in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
-        self._is_last_in_memory = not any(index.written for index in log.active.indexes)
+        self._is_last_in_memory = not any(index.written for index in log.segments.active.indexes)
         self._unsealed = [(segment, content_of(segment)) for segment in in_memory]
         self._write_epochs = _epochs_of(log)
         return log.is_ahead or bool(in_memory or self._write_epochs)
@@ -289,7 +290,7 @@ class SyncFailureRepair:
                 copy = self._copy()
                 yield from copy.reload_producers_steps()
                 copy.close_files()
-                self.producers = copy.producers, copy.snapshot_offset
+                self.producers = copy.producers
             for segment, contents in self._unsealed:
                 self._seal(segment, contents)
                 yield
@@ -391,16 +392,16 @@ def needing_repair(pool: Pool) -> list[Log]:
 
 def begin(log: Log) -> SyncFailureRepair | None:
     """The repair of a log with a failed sync; None while another operation excludes it (`log_lock`)."""
-    if not log.may(REPAIR):
+    if not log.lock.may(REPAIR):
         return None
-    unsynced = log.since(log.recovery_point)
+    unsynced = log.segments.since(log.recovery_point)
     pieces = []
     for segment, facts in zip(log.segments, _facts(log), strict=True):
         is_unsynced = segment in unsynced
         if is_unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
             pieces.append(_Piece(facts, is_unsynced, segment.is_sealed, tuple(_indexes(segment))))
     work = SyncFailureRepair(log, pieces)
-    log.acquire(REPAIRING)
+    log.lock.acquire(REPAIRING)
     return work
 
 
@@ -438,14 +439,14 @@ def _drop_lost(log: Log, base_offset: int, position: int, offset: int) -> None:
 
 def end(log: Log, work: SyncFailureRepair) -> bool:
     """End a repair after its steps have run or failed; True if the log takes records again."""
-    log.release(REPAIRING)
+    log.lock.release(REPAIRING)
     if not work.is_valid:
         return False
     for segment in work.sealed:
         note_written(segment)
     if work.producers is not None:
-        log.take_producers(*work.producers)
-    log.repaired()
+        log.take_producers(work.producers)
+    flushing.accept(log)
     sentence = "%s-%d takes records again: everything up to offset %d is on the disk"
     logger.warning(sentence, *log.key, log.end_offset)
     return True
@@ -455,7 +456,7 @@ def apply_index(log: Log, work: SyncFailureRepair) -> bool:
     """Apply the result of `rebuild_index_steps`: True if the segment has indexes again. The next roll writes them."""
     closed = _facts(log)[:-1]  # the index file of the active segment is not read
     renewed = [segment for segment in work.renewed.values() if _fact(segment) in closed]
-    if not log.may(DELETE_SEGMENTS) or work.error is not None or not renewed:
+    if not log.lock.may(DELETE_SEGMENTS) or work.error is not None or not renewed:
         return False  # a rolling thread adds to the segments; retention tries again
     for segment in renewed:
         log.renew(segment)

@@ -13,11 +13,11 @@ from headgate.storage.cleanup.retention import all_expired, begin_segment_deleti
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
-from headgate.storage.log import log_lock
+from headgate.storage.log import appending, log_lock, rolling, segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import Owner
 from headgate.storage.log.producers import Producers
-from headgate.storage.log.validation import HEADER, OWN
+from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchOrigin, Depth
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 from headgate.storage.segment.transactions import Transactions
@@ -107,17 +107,22 @@ def files_of(log: Log) -> CrashingFiles:
 
 
 def append(
-    log: Log, *batches: memoryview, leader_epoch: int = 0, validate: str = HEADER, owner: Owner | None = None
+    log: Log,
+    *batches: memoryview,
+    leader_epoch: int = 0,
+    owner: Owner | None = None,
+    depth: Depth = HEADER,
+    origin: BatchOrigin = CLIENT,
 ) -> int:
     """Append batches one by one; the log's end afterwards."""
     for data in batches:
-        log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS, validate=validate, owner=owner)
+        appending.append(log, data, leader_epoch=leader_epoch, now_ms=NOW_MS, owner=owner, depth=depth, origin=origin)
     return log.end_offset
 
 
 def append_own(log: Log, *batches: memoryview) -> int:
     """The same with batches that only a coordinator, or a client of one, may write."""
-    return append(log, *batches, validate=OWN)
+    return append(log, *batches, origin=BROKER)
 
 
 def content(log: Log) -> bytes:
@@ -201,7 +206,7 @@ def assert_derived_state(log: Log) -> None:
         assert (segment.offsets.content(), segment.times.content()) == expected, segment
     assert_transactions(log)
     epochs: list[tuple[int, int]] = []
-    for header in log.headers(log.start_offset):
+    for header in log.segments.headers(log.start_offset):
         if not epochs or header.partition_leader_epoch > epochs[-1][0]:
             epochs.append((header.partition_leader_epoch, max(header.base_offset, log.start_offset)))
     known = log.epochs.entries
@@ -219,9 +224,9 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
     What was compacted is not seen any more: then more may be known, and that transactions were longer.
     """
     # A cut that a power cut interrupts may leave an empty segment in front, and a gap behind that.
-    start = next((segment.base_offset for segment in log.segments if segment.size), log.active_base_offset)
+    start = next((segment.base_offset for segment in log.segments if segment.size), log.segments.active.base_offset)
     transactions, expected = Transactions(), dict[int, AbortedTransaction]()
-    for header, ended in log.batches(start):
+    for header, ended in log.segments.batches(start):
         aborted = transactions.follow(header, header.base_offset, ended)
         if aborted is not None:
             expected[aborted.last_offset] = aborted
@@ -254,7 +259,7 @@ def entries(segment: Segment) -> list[AbortedTransaction]:
 def replayed(log: Log, end: int) -> Producers:
     """The producers' state before an offset, from the batches that are there."""
     producers = Producers()
-    for header, ended in log.batches(log.start_offset):
+    for header, ended in log.segments.batches(log.start_offset):
         if header.last_offset < end:
             producers.record(header, header.base_offset, ended)
     return producers
@@ -288,10 +293,10 @@ def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = No
         try:
             expired.rename_files()
         finally:
-            log.end_segment_deletion(expired)
+            segment_deletion.end(log, expired)
         if most is not None:
             break
-    if log.may(log_lock.ROLL | log_lock.DELETE_SEGMENTS) and all_expired(log, now_ms, up_to):
-        log.roll_for_retention(now_ms)
+    if log.lock.may(log_lock.ROLL | log_lock.DELETE_SEGMENTS) and all_expired(log, now_ms, up_to):
+        rolling.roll_for_retention(log, now_ms)
         count += delete_old_segments(log, now_ms, up_to)
     return count

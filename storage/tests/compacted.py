@@ -14,6 +14,7 @@ from headgate.storage.cleanup.compaction.compaction_job import Job, assess, plan
 from headgate.storage.cleanup.compaction.computation import WRITE_BYTES, Compaction
 from headgate.storage.cleanup.compaction.log_compaction import Collect, LogCompaction, Rewrite, advance, new_segment
 from headgate.storage.config import LogConfig
+from headgate.storage.log import flushing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes
 
@@ -61,18 +62,18 @@ def put(log: Log, *batches: bytearray) -> None:
         aborted = log.producers.record(header, log.end_offset, ended)
         if aborted is not None:
             log.segments[-1].follow_transactions([aborted])
-        log.producers.transactions.replicated(1 << 62)
+        log.producers.replicated(1 << 62)
         log.end_offset += header.last_offset_delta + 1
 
 
 def close_segment(log: Log) -> None:
     """Begin a new segment, and have all before it on the disk: only that is compacted."""
-    log.roll(NOW_MS)
-    log.flush()
+    rolling.roll(log, NOW_MS)
+    flushing.flush(log)
 
 
 def headers(log: Log) -> list[BatchHeader]:
-    return list(log.headers(log.start_offset))
+    return list(log.segments.headers(log.start_offset))
 
 
 def records(log: Log) -> list[Record]:
@@ -136,11 +137,11 @@ def compact_with(log: Log, now_ms: int = NOW_MS, **changes: Any) -> None:
     collected = finish(work.collect())
     for bases in collected.groups:
         rewritten = finish(work.rewrite(bases))
-        old = log.compacted.closed(bases)
+        old = log.segments.compacted.closed(bases)
         assert old is not None
         if rewritten.is_changed:
-            log.compacted.replace(log.pool.files, old, new_segment(log, bases, rewritten, now_ms), 0.0)
-    log.compacted.offset = collected.end_offset
+            log.segments.compacted.replace(log.pool.files, old, new_segment(log, bases, rewritten, now_ms), 0.0)
+    log.segments.compacted.offset = collected.end_offset
 
 
 def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int = 1 << 27) -> bool:

@@ -99,12 +99,12 @@ class CompactingHistory(History):
         self.stop_round()
         limit = self.assess()
         now_ms, table_bytes = self.draw()
-        log, before = self.log, self.log.compacted.offset
+        log, before = self.log, self.log.segments.compacted.offset
         is_done = compact(log, now_ms, table_bytes=table_bytes)
-        assert not is_done or before <= log.compacted.offset <= limit
+        assert not is_done or before <= log.segments.compacted.offset <= limit
         self.settle(all_must_be_there=True)
         if is_done:
-            self.assert_clean(log.compacted.offset)
+            self.assert_clean(log.segments.compacted.offset)
 
     def assess(self) -> int:
         """Where the dirty part ends that is compacted now."""
@@ -152,7 +152,7 @@ class CompactingHistory(History):
 
     def until_gone(self, log: Log, going: Generator[object, None, None]) -> Iterator[object]:
         """It ends where a segment that it reads was deleted meanwhile."""
-        before = log.segments
+        before = log.segments[:]
         try:
             for step in going:  # noqa: UP028  `yield from` would close it, and raise what that raises
                 yield step
@@ -171,26 +171,28 @@ class CompactingHistory(History):
         dirt = assess(log, now_ms, log.end_offset)
         if not dirt.dirty_bytes:
             return
-        job, cuts = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20), log.compacted.cuts
+        job, cuts = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20), log.segments.compacted.cuts
         work = Compaction(Pool(files, max_open_segments=1), job)
         collected = yield from work.collect()
         for bases in collected.groups:
-            if log.compacted.closed(bases) is None:
+            if log.segments.compacted.closed(bases) is None:
                 return
             rewritten = yield from work.rewrite(bases)
-            old = log.compacted.closed(bases)
-            if not rewritten.is_changed or old is None or log.compacted.cuts != cuts:  # as `LogCompaction` has it
+            old = log.segments.compacted.closed(bases)
+            if (
+                not rewritten.is_changed or old is None or log.segments.compacted.cuts != cuts
+            ):  # as `LogCompaction` has it
                 continue
             new = new_segment(log, bases, rewritten, now_ms)
-            replacement = log.compacted.begin(files, old, new)
+            replacement = log.segments.compacted.begin(files, old, new)
             yield None
             try:
                 replacement.run()
                 yield None
             finally:
-                log.compacted.end(replacement, log.config.file_delete_delay_ms)
+                log.segments.compacted.end(replacement, log.config.file_delete_delay_ms)
             yield None
-        log.compacted.offset = collected.end_offset
+        log.segments.compacted.offset = collected.end_offset
 
     # What must hold
 

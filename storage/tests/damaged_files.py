@@ -19,8 +19,8 @@ from headgate.storage.errors import StorageError
 from headgate.storage.log import epochs
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.log.timestamp_lookup import More, TimestampOffset
 from headgate.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
+from headgate.storage.segment.timestamp_lookup import More, TimestampOffset
 from headgate.storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.damaged import KEY, PARTITION, UNCHECKED, batch_at
@@ -113,7 +113,7 @@ def compare(expected: Log, store: LogDirectory, random: Random, *, is_snapshot: 
         offset = random.randint(max(start, header.base_offset), header.last_offset)
         assert read_header(read(log, offset, 100)).base_offset == header.base_offset
     for one in (log, expected):
-        one.producers.transactions.replicated(one.end_offset)
+        one.producers.replicated(one.end_offset)
     timestamp = NOW_MS + random.randint(-60, 60)
     if first_from(log, timestamp) != first_from(expected, timestamp):
         wrong.add(TIMES)

@@ -25,7 +25,7 @@ from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.config import CACHE, COMMIT, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import BadFile
-from headgate.storage.log import log_lock, snapshots
+from headgate.storage.log import appending, flushing, log_lock, rolling, segment_deletion, snapshots, truncation
 from headgate.storage.log.flush import Flush
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
@@ -52,7 +52,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 from headgate.storage.tests.damaged import look_at_wrong_bit
 from headgate.storage.tests.damaged_files import look_at_wrong_file
 from headgate.storage.tests.readers import Readers, repair
-from headgate.storage.tests.sent import Sent, is_of, validation_of
+from headgate.storage.tests.sent import Sent, is_of, origin_of
 
 KEY = "t", 0
 PARTITION = "/data/t-0"
@@ -317,8 +317,9 @@ class History:
             self.acknowledge()
 
     def write(self, view: memoryview) -> AppendInfo:
-        how = validation_of(view)
-        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, validate=how, owner=self)
+        return appending.append(
+            self.log, view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, origin=origin_of(view), owner=self
+        )
 
     def gather(self) -> None:
         """Several batches, written together by the loop."""
@@ -326,27 +327,27 @@ class History:
             self.stage(self.attempt(self.random.randint(1, 5)))
         finally:
             try:
-                self.log.write_staged()
+                appending.write_staged(self.log)
             finally:
                 self.acknowledge()
 
     def stage(self, batches: list[tuple[Sent, memoryview]]) -> None:
         """A segment may end between two of them: then those before are written."""
         for sent, view in batches:
-            info = self.log.stage(view, self.leader_epoch, NOW_MS, validation_of(view), 4096, self)
+            info = appending.stage(self.log, view, self.leader_epoch, NOW_MS, 4096, self, origin=origin_of(view))
             assert (info.first_offset, info.last_offset + 1, info.is_duplicate) == (sent.offset, sent.end, False)
 
     def append_aside(self) -> None:
         """Several batches, written together by a thread, while other things go on."""
         try:
             self.stage(self.attempt(self.random.randint(1, 5)))
-            staged = self.log.begin_write()
+            staged = appending.begin_write(self.log)
             assert staged is not None
             error = self.write_aside(staged)
-            self.log.end_write(staged, error)
+            appending.end_write(self.log, staged, error)
         finally:
             try:
-                self.log.write_staged()
+                appending.write_staged(self.log)
             finally:
                 self.acknowledge()
 
@@ -415,12 +416,12 @@ class History:
         self.end_segment_deletion()
         while self.flushes:  # there is one at a time
             self.end_flush()
-        self.log.flush()
+        flushing.flush(self.log)
         assert self.log.recovery_point >= self.log.end_offset
 
     def begin_flush(self) -> None:
-        if self.log.may(log_lock.FLUSH):
-            self.flushes.append(self.log.begin_flush())
+        if self.log.lock.may(log_lock.FLUSH):
+            self.flushes.append(flushing.begin(self.log))
 
     def end_flush(self) -> None:
         if self.flushes:
@@ -428,13 +429,13 @@ class History:
             try:
                 flush.run()
             finally:
-                self.log.end_flush(flush)
+                flushing.end(self.log, flush)
 
     def sync_soon(self) -> None:
         """An append is answered when this is done: one that is under way knows nothing of it."""
         self.end_segment_deletion()
         self.end_flush()
-        self.log.flush()
+        flushing.flush(self.log)
 
     def write_epochs_soon(self) -> None:
         """Leave it to the next flush."""
@@ -465,7 +466,7 @@ class History:
 
     def roll(self) -> None:
         if self.log.segments[-1].size:
-            self.log.roll(NOW_MS)
+            rolling.roll(self.log, NOW_MS)
 
     def retain(self) -> None:
         """Delete the oldest segment, as if its time were up."""
@@ -513,7 +514,7 @@ class History:
             try:
                 expired.rename_files()
             finally:
-                self.log.end_segment_deletion(expired)
+                segment_deletion.end(self.log, expired)
 
     def delete_old_segments(self) -> None:
         if not self.files.mixes_names:
@@ -534,7 +535,7 @@ class History:
         self.acknowledged = [sent for sent in self.acknowledged if sent.end <= target]
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
-        self.log.truncate_to(target, self.store.write_recovery_points)
+        truncation.truncate_to(self.log, target, self.store.write_recovery_points)
         self.may_differ, self.leader_epoch, self.attempts = True, self.leader_epoch + 1, []
         self.settle(all_must_be_there=True)
 

@@ -85,7 +85,7 @@ class Readers:
 
 def _has_records(log: Log, start: int, end: int) -> bool:
     """Whether any is left from `start` on before `end`: compaction may have removed all, and where an epoch began."""
-    header = next(log.headers(start), None)
+    header = next(log.segments.headers(start), None)
     return end < 0 or (header is not None and header.base_offset < end)
 
 

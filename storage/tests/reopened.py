@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.log import flushing
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, numbered, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -20,7 +21,7 @@ def filled(files: CrashingFiles, batches: int = 40, flush_at: int = 20) -> LogDi
     for number in range(batches):
         append(log, numbered(number, producer_id=number % 3 + 1) if number < 3 else batch(1 + number % 2))
         if number == flush_at:
-            log.flush()
+            flushing.flush(log)
             store.checkpoint({KEY: log.end_offset})
     return store
 

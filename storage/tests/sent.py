@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headgate.protocol.records.batch import BatchHeader, read_header
 from headgate.protocol.records.control import TRANSACTION_BITS
-from headgate.storage.log.validation import HEADER, OWN
+from headgate.storage.log.validation import BROKER, CLIENT, BatchOrigin
 
 
 class Sent(NamedTuple):
@@ -28,6 +28,6 @@ def is_of(sent: Sent, producer: int, epoch: int | None = None) -> bool:
     return is_its and not header.is_control
 
 
-def validation_of(view: memoryview) -> str:
+def origin_of(view: memoryview) -> BatchOrigin:
     """What belongs to transactions is taken as a coordinator sends it."""
-    return OWN if read_header(view).attributes & TRANSACTION_BITS else HEADER
+    return BROKER if read_header(view).attributes & TRANSACTION_BITS else CLIENT

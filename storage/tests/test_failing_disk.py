@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import iterate, split
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
@@ -54,12 +56,17 @@ def insist(log: Log, act: Callable[[], object]) -> int:
     raise AssertionError("it never came back")
 
 
+def append_new(log: Log, number: int) -> None:
+    """Append a batch of its own: an append that failed has changed the offset in the bytes of its batch."""
+    appending.append(log, numbered(number), leader_epoch=number // 5, now_ms=NOW_MS)
+
+
 def history(log: Log) -> None:
     """Appends that roll segments, flushes, retention; each tried again until it is done, as clients and upkeep do."""
     for number in range(14):
-        insist(log, lambda number=number: log.append(numbered(number), leader_epoch=number // 5, now_ms=NOW_MS))  # type: ignore[misc]
+        insist(log, partial(append_new, log, number))
         if number % 4 == 3:
-            insist(log, log.flush)
+            insist(log, lambda: flushing.flush(log))
         if number % 6 == 5:
             insist(log, lambda: delete_old_segments(log, NOW_MS, log.end_offset))
         log.close_files()  # so that files are opened again
@@ -97,7 +104,7 @@ def test_whatever_fails_nothing_is_lost_and_nothing_comes_twice(code: int, times
         history(log)
         assert fault.met
         files.heal()
-        insist(log, log.flush)
+        insist(log, partial(flushing.flush, log))
         kept = sequences(log)
         assert kept == list(range(14))[-len(kept) :], number
         assert log.end_offset == 14
@@ -163,12 +170,12 @@ def test_on_a_full_disk_a_log_that_is_all_too_old_is_emptied() -> None:
     end_offset = log.end_offset
     log.configure(LogConfig(segment_bytes=400, index_interval_bytes=0, retention_ms=0))
     delete_old_segments(log, NOW_MS + 1, end_offset)
-    assert (log.start_offset, log.end_offset, log.size) == (end_offset, end_offset, 0)
+    assert (log.start_offset, log.end_offset, log.segments.size) == (end_offset, end_offset, 0)
     files.room = None
     with pytest.raises(KafkaError, match="SEQUENCE"):
         append(log, numbered(end_offset + 5))
     append(log, numbered(end_offset))
-    log.flush()
+    flushing.flush(log)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -194,7 +201,7 @@ def test_a_start_needs_no_room(missing: str, is_clean: bool, caplog: pytest.LogC
         append(again, *(numbered(again.end_offset + number) for number in range(5)))
     files.room = None
     append(again, numbered(again.end_offset))
-    again.roll(NOW_MS)
+    rolling.roll(again, NOW_MS)
     assert_derived_state(again)
     assert all(files.exists(path) for segment in again.segments[:-1] for path in segment.sealed_indexes)
 
@@ -216,7 +223,7 @@ def test_torn_bytes_without_room_to_be_kept(caplog: pytest.LogCaptureFixture) ->
     files = CrashingFiles()
     _, log = new_log(files)
     append(log, numbered(0), numbered(1))
-    log.write_epochs()
+    flushing.write_epochs(log)
     whole, path = files.read(log.segments[0].path), log.segments[0].path
     append(log, numbered(2))
     third = files.read(path)[len(whole) :]
@@ -244,12 +251,12 @@ def test_an_uncut_rest_of_a_failed_write_is_never_seen(is_killed: bool, is_relea
     files = CrashingFiles()
     store, log = new_log(files)
     append(log, numbered(0))
-    log.flush()
+    flushing.flush(log)
     files.room = 60
     files.fail(errno.EIO, "truncate")
     with pytest.raises(KafkaError, match=r"(?i)no space"):
         append(log, numbered(1))
-    assert files.size(log.segments[0].path) > log.size
+    assert files.size(log.segments[0].path) > log.segments.size
     if is_released:
         log.close_files()
         assert sequences(log) == [0], "it can still be read"
@@ -282,7 +289,7 @@ def test_a_half_failed_roll_leaves_no_trace_if_the_segment_goes_on() -> None:
     append(log, *batches[4:])
     assert len(log.segments) == 1
     assert_derived_state(log)
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     assert_derived_state(log)
 
 
@@ -292,7 +299,7 @@ def test_deleted_records_do_not_come_back_in_a_power_cut(seed: int) -> None:
     files = CrashingFiles()
     store, log = new_log(files)
     append(log, *(numbered(number) for number in range(20)))
-    log.flush()
+    flushing.flush(log)
     log.advance_start(log.segments[2].base_offset)
     assert delete_old_segments(log, NOW_MS, log.end_offset) >= 2
     start_offset = log.start_offset

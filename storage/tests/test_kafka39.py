@@ -17,6 +17,7 @@ from headgate.protocol.records.tests.kafka39 import Kafka39, Refused
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
+from headgate.storage.log.validation import CLIENT, CONVERTED, RECORDS
 
 pytestmark = pytest.mark.sockets  # a child process
 NOW_MS = 1000
@@ -154,7 +155,7 @@ def ours(data: bytes | bytearray, config: LogConfig) -> bytes | tuple[ErrorCode,
     try:
         made = memoryview(legacy.up_convert(data))
         is_set = legacy.is_legacy(data)
-        view = finish(validation.prepare_steps(made, config, NOW_MS, "full", may_be_many=is_set))
+        view = finish(validation.prepare_steps(made, config, NOW_MS, RECORDS, CONVERTED if is_set else CLIENT))
         validation.stored(view, config, NOW_MS)
     except KafkaError as error:
         return error.code, [number for number, _ in error.record_errors]

@@ -75,7 +75,7 @@ class TransactionalHistory(History):
         log = self.log
         is_replicated = self.random.random() < 0.7
         if is_replicated:
-            log.producers.transactions.replicated(self.end)
+            log.producers.replicated(self.end)
         stable = log.stable_offset
         self.assert_stable(stable, is_replicated=is_replicated)
         offset = self.random.randint(log.start_offset, max(log.start_offset, stable))

@@ -3,7 +3,7 @@
 Functions have a median of at most 10 lines, a 95th percentile of 50, and none over 70; files a median of about 120, a
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md agrees with the heads of the modules; `make map` writes it
-(`code_map.py`). Imports use the installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms
+(`code_map.py`). Imports use the installed name `headgate`. Only `storage/log` changes a log. Neither modules nor rooms
 import each other in a circle (`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. Pages
 have short lines. The tree holds no leftovers of a run by hand. Prints every finding with advice, then the figures. Exit
 status: 1 if there is a finding.
@@ -216,7 +216,7 @@ def old_imports(path: str, source: str) -> Iterator[str]:
 
 
 def changed_logs(path: str, source: str) -> Iterator[str]:
-    """Assignments to an attribute of something called `log`. The log's own modules say `self`."""
+    """Assignments to an attribute of something called `log`. Only the parts of a log, in `storage/log`, make them."""
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             log = log_of(node.value)
@@ -258,7 +258,7 @@ def findings(
             files.append(LineCount(path, source.count("\n")))
             yield from silenced_seams(path, source)
             yield from old_imports(path, source)
-            if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
+            if re.match(r"storage/(?!log/)|gateway/", path) and "/tests/" not in path:
                 yield from changed_logs(path, source)
         elif path.endswith(".md"):
             yield from wide_lines(path, (root / path).read_text())

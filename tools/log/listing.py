@@ -8,9 +8,9 @@ from itertools import zip_longest
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.files import Files
-from headgate.storage.log.replacement import CLEANED_SUFFIX
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.batch_seek import seek
+from headgate.storage.segment.replacement import CLEANED_SUFFIX
 from headgate.storage.segment.segment import DELETED_SUFFIX, Segment
 from headgate.tools.log import segment_reader
 from headgate.tools.log.auxiliary_files import topic_id_of

@@ -12,6 +12,7 @@ from headgate.protocol.records.batch import Record, build
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
+from headgate.storage.log import appending
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, open_directory
 
@@ -58,7 +59,7 @@ class Data:
             made = build(
                 records, compression=number % 3 == 0, producer_id=7, producer_epoch=0, base_sequence=number * 2
             )
-            log.append(memoryview(made), leader_epoch=number * 2 // count, now_ms=NOW_MS)
+            appending.append(log, memoryview(made), leader_epoch=number * 2 // count, now_ms=NOW_MS)
         return log
 
     def directory(self, topic: str = "t", partition: int = 0) -> Path:

@@ -46,7 +46,7 @@ def _describe(
         if request.topics is None or (partition.topic, partition.index) in named:
             topics = directories[parent(partition.log.directory)]
             row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-            row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
+            row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.segments.size))
         if not number % ROWS_A_STEP:
             yield
     results = [_result(directory, list(topics.values()), context) for directory, topics in directories.items()]

@@ -45,7 +45,7 @@ def _authorize(authorization: Authorization) -> None:
 def fetch(request: FetchRequest, context: HandlerContext) -> Response:
     """Plan pieces of files for every wanted partition, or wait until there is enough data."""
     plan = _plan(request, context, RowReader(context, request.isolation_level))
-    return _answer(plan, BATCHES if context.broker.partitions.has_legacy_format else None)
+    return _answer(plan, BATCHES if context.broker.partitions.leadership.has_legacy_format else None)
 
 
 @handles(FetchRequest, versions="4-9", authorize=_authorize)

@@ -33,7 +33,7 @@ from headgate.protocol.messages.list_offsets import (
 from headgate.protocol.steps import Steps
 from headgate.storage.files import WouldBlock, planned
 from headgate.storage.log.log import Log
-from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
+from headgate.storage.segment.timestamp_lookup import Found, More, TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 FIRST_VERSIONS = {

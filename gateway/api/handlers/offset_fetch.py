@@ -104,7 +104,7 @@ def _offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Task[
         groups = [(yield from _only_group(request))]
     stores = context.broker.offset_stores
     failed = {} if stores is None else (yield from stores.refresh(groups))
-    replies = yield from _ask(request, context, [group for group in groups if group.group_id not in failed])
+    replies = yield from _ask(request, context, groups, failed)
     given = iter(replies)
     rows: list[OffsetFetchResponseGroup] = []
     for group in groups:
@@ -117,13 +117,19 @@ def _offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Task[
 
 
 def _ask(
-    request: OffsetFetchRequest, context: HandlerContext, groups: Sequence[OffsetFetchRequestGroup]
+    request: OffsetFetchRequest,
+    context: HandlerContext,
+    groups: Sequence[OffsetFetchRequestGroup],
+    failed: Mapping[str, KafkaError],
 ) -> Task[list[OffsetFetchResponseGroup | KafkaError]]:
-    """Ask the coordinators of all groups."""
+    """Ask the coordinators of all groups but those that have failed."""
     version = context.version
     asked: dict[str, list[OffsetFetchRequestGroup]] = {}
+    keys: list[str] = []
     for number, group in enumerate(reversed(groups), 1):
-        asked.setdefault(group.group_id, []).append(group)
+        if group.group_id not in failed:
+            asked.setdefault(group.group_id, []).append(group)
+            keys.append(group.group_id)
         if not number % KEYS_A_STEP:
             yield PAUSE
 
@@ -131,7 +137,7 @@ def _ask(
         wanted = asked[group_id].pop()  # a repeated group is asked in the request's order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
-    keys = [group.group_id for group in groups]
+    keys.reverse()
     replies: list[OffsetFetchResponseGroup | KafkaError] = yield from value_of(
         context.broker.groups.gather(keys, decide, list)
     )

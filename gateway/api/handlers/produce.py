@@ -10,9 +10,8 @@ batches of transactions.
 """
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions
@@ -47,22 +46,15 @@ from headgate.protocol.messages.produce import (
 )
 from headgate.protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from headgate.protocol.records.compression import ZSTD
-from headgate.storage.config import LogConfig
 from headgate.storage.log.pending_write import AppendInfo
-from headgate.storage.log.validation import OWN, PREPARED, prepare
+from headgate.storage.log.validation import BROKER, CONVERTED, prepare
 from headgate.storage.log.verification import UnverifiedTransaction
 
 logger = logging.getLogger("headgate.handlers")
 
-AppendTo: TypeAlias = Callable[
-    [int, str, PartitionProduceData, HandlerContext, int, "list[Delayed]"], PartitionProduceResponse
-]
-"""Appends to one partition: acks, topic, data, context, present time (ms), and the list for delayed appends."""
-Convert: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
-
 _ACKS = (ACKS_ALL, 0, 1)
-STORAGE_ERROR_SINCE = 4
-"""The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
+BATCHES_SINCE, STORAGE_ERROR_SINCE, ZSTD_SINCE, TOPIC_IDS_SINCE = 3, 4, 7, 13
+"""The first versions with batches in place of message sets, with KAFKA_STORAGE_ERROR (KIP-112), zstd and topic ids."""
 _ATTRIBUTES = BatchHeader._fields.index("attributes")
 _MAGIC = BatchHeader._fields.index("magic")
 _NOTHING = memoryview(b"")  # null: no batch
@@ -71,35 +63,42 @@ _NOTHING = memoryview(b"")  # null: no batch
 def _append(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """Append to one partition. The row reports the staged append; a failing `WriteBatcher.commit` revokes it."""
-    broker = context.broker
+    """Append to one partition: as received, or else converted; now, or by the queue of a slow disk.
+
+    The row reports the staged append; a failing `WriteBatcher.commit` revokes the row.
+    """
+    broker, version = context.broker, context.version
+    records = data.records if isinstance(data.records, memoryview) else _NOTHING
     try:
-        partition = broker.partitions.get(topic, data.index)
-        if not partition.stores_verbatim:
-            return _append_adapted(acks, topic, data, context, delayed)
-        records = data.records if isinstance(data.records, memoryview) else _NOTHING
-        writer = partition.writer()
+        if version < ZSTD_SINCE:
+            if version < BATCHES_SINCE:
+                return _convert(acks, topic, data, context, delayed)
+            _check_codec(records, version)
+        replica = broker.partitions.get(topic, data.index)
+        if not replica.stores_verbatim:
+            return _convert(acks, topic, data, context, delayed)
+        writer = replica.writer()
         if writer is not None:
-            return _append_later(acks, writer, partition, records, context, delayed)
-        info = partition.stage(records, acks, now_ms)
+            return _enqueue(acks, writer, replica, records, context, delayed)
+        info = replica.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
         if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_TIMESTAMP:
-            return _append_adapted(acks, topic, data, context, delayed)  # its records decide, and not its header
+            return _convert(acks, topic, data, context, delayed)  # the records decide, and not the header
         return _refuse(topic, data, error, context, delayed)
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
-    staged = partition.log.staged
-    if acks == ACKS_ALL and partition.fsync_before_commit and partition.high_watermark <= info.last_offset:
-        append = Append(partition, acks)
+    staged = replica.log.staged
+    if acks == ACKS_ALL and replica.fsync_before_commit and replica.high_watermark <= info.last_offset:
+        append = Append(replica, acks)
         delayed.append((append, row))
         if staged is None:
             append.end_write(info)
         else:
             broker.appends.await_write(staged, append, info)
     elif staged is not None:
-        refuse = row.refuse if context.version >= STORAGE_ERROR_SINCE else partial(_refuse_early_version, row)
-        broker.appends.promise(partition, staged, refuse)
+        refuse = row.refuse if version >= STORAGE_ERROR_SINCE else partial(_refuse_early_version, row)
+        broker.appends.promise(replica, staged, refuse)
     return row
 
 
@@ -119,8 +118,8 @@ def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, messa
     row.refuse(*_known((error, message or ""), 0))
 
 
-@handles(ProduceRequest, versions="7-12", authorize=_authorize, stages=True)
-def produce(request: ProduceRequest, context: HandlerContext, append: AppendTo = _append) -> Outcome:
+@handles(ProduceRequest, versions="3-12", authorize=_authorize, stages=True)
+def produce(request: ProduceRequest, context: HandlerContext) -> Outcome:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
     if acks not in _ACKS:
@@ -137,7 +136,7 @@ def produce(request: ProduceRequest, context: HandlerContext, append: AppendTo =
         name = topic.name
         rows = []
         for data in topic.partition_data:  # a comprehension would create and call a function for each topic
-            rows.append(append(acks, name, data, context, now_ms, delayed))  # noqa: PERF401
+            rows.append(_append(acks, name, data, context, now_ms, delayed))  # noqa: PERF401
         responses.append(TopicProduceResponse(name, topic.topic_id, rows))
     response = ProduceResponse(responses)
     if acks == 0:
@@ -149,7 +148,7 @@ def produce(request: ProduceRequest, context: HandlerContext, append: AppendTo =
         return response
     if has_unverified(delayed):
         verification = TransactionVerification(
-            request, context, response, delayed, partial(_append_verified, append, acks, context)
+            request, context, response, delayed, partial(_append_verified, acks, context)
         )
         verified = _produce_verified(verification, request, context, response)
         return verified if acks else Silent(verified)
@@ -175,13 +174,7 @@ def produce_by_id(request: ProduceRequest, context: HandlerContext) -> Outcome:
     names = context.broker.metadata.image.topic_names
     for topic in request.topic_data:
         topic.name = names.get(topic.topic_id, "")
-    return produce(request, context, _append_by_id)
-
-
-@handles(ProduceRequest, versions="3-6", authorize=_authorize, stages=True)
-def produce_before_zstd(request: ProduceRequest, context: HandlerContext) -> Outcome:
-    """Produce for versions that do not know zstd (KIP-110)."""
-    return produce(request, context, _append_without_zstd)
+    return produce(request, context)
 
 
 @handles(ProduceRequest, versions="0-2", authorize=_authorize)
@@ -193,60 +186,57 @@ def produce_sets(request: ProduceRequest, context: HandlerContext) -> Outcome:
     if request.acks == 0 and not request.topic_data:
         message = "the client sent a Produce without topics, or is a client of ZooKeeper: this is a Kafka listener"
         raise CloseConnection(message)
-    return produce(request, context, _append_set)
+    return produce(request, context)
 
 
-def _append_without_zstd(
-    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
-) -> PartitionProduceResponse:
-    records = data.records
-    if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
+def _check_codec(records: memoryview, version: int) -> None:
+    """Refuse zstd in a version that does not know the codec (KIP-110). Raises KafkaError."""
+    if len(records) >= HEADER_SIZE:
         header = HEADER.unpack_from(records)
         if header[_MAGIC] >= MAGIC and header[_ATTRIBUTES] & CODEC_MASK == ZSTD:
-            message = f"version {context.version} of Produce does not know zstd; version 7 does"
-            error = KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
-            return _refuse(topic, data, error, context, delayed)
-    return _append(acks, topic, data, context, now_ms, delayed)
+            message = f"version {version} of Produce does not know zstd; version 7 does"
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
-def _append_by_id(
-    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
+def _enqueue(
+    acks: int,
+    writer: AppendQueue,
+    replica: Replica,
+    records: memoryview,
+    context: HandlerContext,
+    delayed: list[Delayed],
 ) -> PartitionProduceResponse:
-    if not topic:
-        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        return _refuse(topic, data, error, context, delayed)
-    return _append(acks, topic, data, context, now_ms, delayed)
-
-
-def _append_set(
-    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
-) -> PartitionProduceResponse:
-    return _convert(acks, topic, data, context, delayed, prepare_message_set)
-
-
-def _append_adapted(
-    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, delayed: list[Delayed]
-) -> PartitionProduceResponse:
-    """Append records that need validation one by one, or are stored in another form."""
-    return _convert(acks, topic, data, context, delayed, prepare_batches)
+    """Append by the queue of a slow disk. Raises KafkaError."""
+    now_ms = context.broker.clock.now_ms()
+    # Now, not in the append's turn: after an INVALID_TIMESTAMP, `_append` has the records read.
+    records = prepare(records, replica.log.config, now_ms)
+    check_transaction(replica, records)
+    append = Append(replica, acks)
+    row = PartitionProduceResponse(replica.index, base_offset=-1)
+    delayed.append((append, row))
+    writer.append(records, acks, now_ms, append.end_write, CONVERTED)
+    return row
 
 
 def _convert(
-    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, delayed: list[Delayed], convert: Convert
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """Convert, then append: now if the conversion is little work, otherwise later."""
+    """Append records that are read one by one, or stored in another form: now if that is little work, else later."""
     broker, records = context.broker, data.records
+    convert = prepare_message_set if context.version < BATCHES_SINCE else prepare_batches
     try:
-        partition = broker.partitions.get(topic, data.index)
-        if partition.validate is OWN:
-            _refuse_own(topic)
-        partition.check_writable()
+        replica = broker.partitions.get(topic, data.index)
+        if replica.origin is BROKER:
+            _refuse_client(topic)
+        replica.check_writable()
         view = records if isinstance(records, memoryview) else _NOTHING
-        check_transaction(partition, view)
+        check_transaction(replica, view)
         copied = bytearray(view)  # the frame's buffer is reused before a later conversion
-        append = Append(partition, acks)
-        steps = convert(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
-        result = _begin(append, steps, len(copied), lambda late: _append_late(append, topic, late, context), context)
+        append = Append(replica, acks)
+        steps = convert(memoryview(copied), replica.log.config, broker.clock.now_ms(), replica.depth)
+        result = _begin(
+            append, steps, len(copied), lambda late: _append_converted(append, topic, late, context), context
+        )
     except (KafkaError, OSError) as error:
         return _refuse(topic, data, error, context, delayed)
     if result is not None:
@@ -271,26 +261,23 @@ def _begin(
     return result
 
 
-def _refuse_own(topic: str) -> NoReturn:
+def _refuse_client(topic: str) -> NoReturn:
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {topic}")
 
 
-def _append_late(append: Append, topic: str, result: memoryview | Exception, context: HandlerContext) -> None:
+def _append_converted(append: Append, topic: str, result: memoryview | Exception, context: HandlerContext) -> None:
+    """Append the result of a conversion, or fail with its error."""
     if append.has_ended:  # the client has got an error, and retries
         return
-    if isinstance(result, memoryview):
-        _append_converted(append, topic, result, context)
-    elif isinstance(result, KafkaError):
-        append.fail(result)
-    else:
-        logger.error("records for %s-%d cannot be converted", topic, append.replica.index, exc_info=result)
-        append.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be converted"))
-
-
-def _append_converted(append: Append, topic: str, records: memoryview, context: HandlerContext) -> None:
     broker, replica, acks = context.broker, append.replica, append.required_acks
+    if not isinstance(result, memoryview):
+        if not isinstance(result, KafkaError):
+            logger.error("records for %s-%d cannot be converted", topic, replica.index, exc_info=result)
+            result = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records could not be converted")
+        append.fail(result)
+        return
     append.end_conversion()
-    if not records:  # an empty set, which Kafka accepts
+    if not result:  # an empty set, which Kafka accepts
         append.end_write(AppendInfo(-1, -1, -1, replica.log.start_offset, -1, is_duplicate=False))
         return
     try:
@@ -298,9 +285,9 @@ def _append_converted(append: Append, topic: str, records: memoryview, context: 
             _refuse_another(topic)
         now_ms, writer = broker.clock.now_ms(), replica.writer()
         if writer is None:
-            append.end_write(replica.append(records, acks, now_ms, PREPARED))
+            append.end_write(replica.append(result, acks, now_ms, CONVERTED))
         else:
-            writer.append(records, acks, now_ms, append.end_write, PREPARED)
+            writer.append(result, acks, now_ms, append.end_write, CONVERTED)
     except (KafkaError, OSError) as error:
         append.fail(error)
 
@@ -314,6 +301,8 @@ def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     """The row of an error; if another broker leads the partition, with that leader (KIP-951)."""
+    if not topic and context.version >= TOPIC_IDS_SINCE:
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     if isinstance(error, UnverifiedTransaction):
         return delay_unverified(topic, data, error.header, context, delayed)
     code, message = _known(refusal(context.broker, error, topic, data.index), context.version)
@@ -326,30 +315,11 @@ def _refuse(
     return row
 
 
-def _append_later(
-    acks: int,
-    writer: AppendQueue,
-    partition: Replica,
-    records: memoryview,
-    context: HandlerContext,
-    delayed: list[Delayed],
-) -> PartitionProduceResponse:
-    now_ms = context.broker.clock.now_ms()
-    # Now, not in the append's turn: after an INVALID_TIMESTAMP, `_append` has the records read.
-    records = prepare(records, partition.log.config, now_ms, partition.validate)
-    check_transaction(partition, records)
-    append = Append(partition, acks)
-    row = PartitionProduceResponse(partition.index, base_offset=-1)
-    delayed.append((append, row))
-    writer.append(records, acks, now_ms, append.end_write, PREPARED)
-    return row
-
-
 def _append_verified(
-    append_to: AppendTo, acks: int, context: HandlerContext, append: UnverifiedAppend, delayed: list[Delayed]
+    acks: int, context: HandlerContext, append: UnverifiedAppend, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     """Append a batch whose transaction the coordinator has confirmed."""
-    return append_to(acks, append.topic, append.data, context, context.broker.clock.now_ms(), delayed)
+    return _append(acks, append.topic, append.data, context, context.broker.clock.now_ms(), delayed)
 
 
 def render(append: Append, row: PartitionProduceResponse, context: HandlerContext) -> None:

@@ -38,7 +38,8 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
 from headgate.protocol.tests.examples import share
-from headgate.storage.log.validation import OWN
+from headgate.storage.log import flushing, rolling, truncation
+from headgate.storage.log.validation import BROKER
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
 
@@ -137,7 +138,7 @@ class Histories(RuleBasedStateMachine):
             options: Any = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
             data = build([Record(timestamp=NOW_MS, value=b"x")], is_transactional=True, **options)
             with contextlib.suppress(KafkaError):  # what it wrote before may have been cut off
-                partition.append(memoryview(data), 1, NOW_MS, OWN)
+                partition.append(memoryview(data), 1, NOW_MS, BROKER)
                 self.sequences[partition, producer_id] = sequence + 1
 
     @rule(which=ANY_PARTITION, producer_id=st.sampled_from([7, 8]), is_commit=st.booleans())
@@ -145,7 +146,7 @@ class Histories(RuleBasedStateMachine):
         partition = self.partition(which)
         if partition is not None:
             made = control.build(Marker(is_commit, 3), producer_id=producer_id, producer_epoch=0, timestamp=NOW_MS)
-            partition.append(memoryview(made), 1, NOW_MS, OWN)
+            partition.append(memoryview(made), 1, NOW_MS, BROKER)
 
     @rule(which=ANY_PARTITION, is_on=st.booleans())
     def follow_the_disk(self, which: tuple[str, int], is_on: bool) -> None:
@@ -159,7 +160,7 @@ class Histories(RuleBasedStateMachine):
     def sync(self, which: tuple[str, int]) -> None:
         partition = self.partition(which)
         if partition is not None:
-            partition.log.flush()
+            flushing.flush(partition.log)
             partition.synced()
 
     @rule(which=ANY_PARTITION)
@@ -172,14 +173,16 @@ class Histories(RuleBasedStateMachine):
     def cut(self, which: tuple[str, int], back: int) -> None:
         partition = self.partition(which)
         if partition is not None:
-            partition.log.truncate_to(max(partition.log.start_offset, partition.log.end_offset - back), no_checkpoint)
+            truncation.truncate_to(
+                partition.log, max(partition.log.start_offset, partition.log.end_offset - back), no_checkpoint
+            )
             partition.apply_truncation()
 
     @rule(which=ANY_PARTITION)
     def roll(self, which: tuple[str, int]) -> None:
         partition = self.partition(which)
-        if partition is not None and partition.log.active.size:
-            partition.log.roll(NOW_MS)
+        if partition is not None and partition.log.segments.active.size:
+            rolling.roll(partition.log, NOW_MS)
 
     @rule(name=st.sampled_from(list(TOPICS)), is_wanted=st.sampled_from([True, False, False]))
     def delete_or_make(self, name: str, is_wanted: bool) -> None:

@@ -24,8 +24,7 @@ from headgate.gateway.runtime.tasks import Task, is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 from headgate.protocol.records import control
-from headgate.storage.log.log import Made
-from headgate.storage.log.validation import OWN, OWN_RAISED
+from headgate.storage.log.validation import BROKER, BatchFacts
 
 RAISES_EPOCHS = 2
 """The transaction version from which on a marker has a higher epoch than the batches (KIP-890)."""
@@ -119,12 +118,12 @@ class PartitionMarkers:
         batch = control.build(
             record, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, timestamp=now_ms
         )
-        data, validate = memoryview(batch), OWN_RAISED if marker.has_raised_epoch else OWN
+        data, facts = memoryview(batch), BatchFacts(record, marker.has_raised_epoch)
         writer = replica.writer()
         if writer is not None:
-            writer.append(data, ACKS_ALL, now_ms, _append_of(replica, written).end_write, validate)
+            writer.append(data, ACKS_ALL, now_ms, _append_of(replica, written).end_write, BROKER, facts)
             return
-        info = replica.stage_made(data, Made(record), now_ms, validate)
+        info = replica.stage_fresh(data, facts, now_ms)
         staged = replica.log.staged
         assert staged is not None  # a marker is small
         if replica.fsync_before_commit:

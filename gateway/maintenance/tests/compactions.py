@@ -15,6 +15,7 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.records.batch import Record, build, iterate, read_header
 from headgate.storage.cleanup.compaction.compaction_job import Job
 from headgate.storage.disk.pool import Pool
+from headgate.storage.log import flushing, rolling
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000"}
@@ -93,8 +94,8 @@ def dirty(node: Node, name: str = "t", times: int = 1, settings: Mapping[str, st
     for number in range(12 * times):
         record = Record(timestamp=NOW_MS, key=b"k%d" % (number % 3), value=b"%03d" % number + bytes(100))
         partition.append(memoryview(build([record])), 1, NOW_MS)
-    partition.log.roll(NOW_MS)
-    partition.log.flush()
+    rolling.roll(partition.log, NOW_MS)
+    flushing.flush(partition.log)
     return partition
 
 

@@ -14,6 +14,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.partition_files import PartitionCreation
+from headgate.storage.log import appending, flushing
 from headgate.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
@@ -89,7 +90,7 @@ def test_producers_that_are_silent_are_forgotten(node: Node) -> None:
     node.parts.maintenance.start()
     numbered = build([Record(timestamp=NOW_MS, value=b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
     log = node.services.partitions.get("t", 0).log
-    log.append(memoryview(numbered), leader_epoch=0, now_ms=NOW_MS)
+    appending.append(log, memoryview(numbered), leader_epoch=0, now_ms=NOW_MS)
     node.time.advance(node.config.producer_id_expiration_ms / 2)
     assert 7 in log.producers.by_id
     node.time.advance(node.config.producer_id_expiration_ms)
@@ -198,7 +199,7 @@ def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: HeldThre
     node.services.metadata.delete_topic("b")
     node.services.metadata.create_topic("b", 1)
     append(node, "b")
-    size = node.services.partitions.get("b", 0).log.size
+    size = node.services.partitions.get("b", 0).log.segments.size
     threads.run_one()
     assert not threads.waiting
     assert Path(node.config.log_directories[0], "b-0", f"{0:020d}.log").stat().st_size == size
@@ -212,7 +213,7 @@ def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
         append(node, "t", index=index)
     work = node.parts.maintenance
     with monkeypatch.context() as broken, caplog.at_level(logging.CRITICAL):
-        broken.setattr(Log, "begin_flush", _fail)
+        broken.setattr(flushing, "begin", _fail)
         work.flush_due()
     assert not threads.waiting
     work.flush_due()
@@ -321,7 +322,7 @@ def test_a_topic_recreated_during_a_repair_keeps_its_records(
     with monkeypatch.context() as patch:
         patch.setattr(type(UnsyncedFiles().open(__file__)), "sync", _refuse)
         with pytest.raises(KafkaError):
-            partitions.get("t", 0).log.flush()
+            flushing.flush(partitions.get("t", 0).log)
     node.parts.maintenance.repair()
     metadata.delete_topic("t")
     metadata.create_topic("t", 1)

@@ -16,7 +16,7 @@ def measured(node: Node, *names: str) -> list[float]:
 
 
 def test_each_round_counts_what_it_read_wrote_kept_and_dropped(node: Node, compactions: Compactions) -> None:
-    closed_bytes = dirty(node).log.size
+    closed_bytes = dirty(node).log.segments.size
     compactions.run()
     assert measured(node, "runs", "failures", "records.kept", "records.dropped") == [1, 0, 3, 9]
     read_bytes, written_bytes = measured(node, "read.bytes", "written.bytes")
@@ -43,7 +43,7 @@ def test_the_last_look_tells_its_age_and_how_dirty_logs_are(node: Node, compacti
     node.time.advance(5000)
     assert not compactions.cleaning.running
     assert measured(node, "dirty.percent", "last.look.seconds") == [100, pytest.approx(5)]
-    assert waiting.log.compacted.offset == -1
+    assert waiting.log.segments.compacted.offset == -1
 
 
 def test_who_waits_too_long_is_told_of(node: Node, compactions: Compactions) -> None:
@@ -67,7 +67,7 @@ def test_a_failure_is_counted_and_a_damaged_log_until_it_is_deleted(node: Node, 
     compactions.look()
     compactions.workers[-1].fail(Damaged("byte 7"))
     names = ("runs", "failures", "uncleanable.partitions", "uncleanable.bytes")
-    assert measured(node, *names) == [0, 2, 1, partition.log.size]
+    assert measured(node, *names) == [0, 2, 1, partition.log.segments.size]
     node.services.metadata.delete_topic("t")
     assert measured(node, *names) == [0, 2, 0, 0]
 

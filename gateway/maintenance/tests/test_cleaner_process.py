@@ -21,6 +21,7 @@ from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.config import LogConfig
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
+from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import open_directory
 
@@ -40,9 +41,9 @@ def log(tmp_path: Path) -> Any:
     log = store.create("t", 0, bytes(16), COMPACT, NOW_MS)
     for number in range(200):
         record = Record(-1, NOW_MS, b"k%d" % (number % 7), b"%d" % number + bytes(100))
-        log.append(memoryview(build([record], compression=number % 5)), leader_epoch=0, now_ms=NOW_MS)
-    log.roll(NOW_MS)
-    log.flush()
+        appending.append(log, memoryview(build([record], compression=number % 5)), leader_epoch=0, now_ms=NOW_MS)
+    rolling.roll(log, NOW_MS)
+    flushing.flush(log)
     yield log
     store.close()
 

@@ -10,6 +10,7 @@ from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, 
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.records.batch import Record, build, read_header
+from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import delete_old_segments
 
 
@@ -126,8 +127,8 @@ def test_batches_that_cannot_be_read_are_told_of(node: Node, compactions: Compac
     partition = dirty(node)
     sound = build([Record(timestamp=NOW_MS, key=b"k", value=b"v")])
     bad = with_records(read_header(sound), bytes(sound[HEADER_SIZE:-1]) + b"\xff")
-    partition.append(memoryview(bad), 1, NOW_MS, validate="own")
+    partition.append(memoryview(bad), 1, NOW_MS, origin=BROKER)
     dirty(node)
     compactions.run()
     assert "t-0 has 1 batches with unreadable records" in caplog.text
-    assert partition.log.compacted.offset == 25
+    assert partition.log.segments.compacted.offset == 25

@@ -141,7 +141,7 @@ def test_it_is_told_once_and_is_back_without_a_restart(node: TwoDisks, caplog: p
 
 def test_an_error_of_one_file_takes_no_directory_offline(node: TwoDisks) -> None:
     (first, second) = node.indexes("b")
-    path = node.services.partitions.get("t", first).log.active.path
+    path = node.services.partitions.get("t", first).log.segments.active.path
     node.files.fail(errno.EIO, *CHANGES, path=path)
     assert "refuses" in str(node.append(first))
     assert "refuses" in str(node.append(first))
@@ -216,7 +216,7 @@ def test_what_is_mounted_anew_is_used_and_not_what_was_there_before(node: TwoDis
     first, second = (node.services.partitions.get("t", index) for index in node.indexes("b"))
     node.files.fail(errno.EIO, *CHANGES, path="/b/")
     node.append(first.index)
-    path = second.log.active.path
+    path = second.log.segments.active.path
     files, name = node.files.find(path.rpartition("/")[0]), path.rpartition("/")[2]
     assert isinstance(files, MemoryDirectory)
     mounted = MemoryFile()
@@ -262,7 +262,7 @@ def test_a_directory_without_its_disk_goes_offline_by_missing_files(node: TwoDis
 
 def test_repeated_failures_of_a_file_try_the_disk_once_a_second(node: TwoDisks) -> None:
     index = node.indexes("b")[0]
-    node.files.fail(errno.EIO, *CHANGES, path=node.services.partitions.get("t", index).log.active.path)
+    node.files.fail(errno.EIO, *CHANGES, path=node.services.partitions.get("t", index).log.segments.active.path)
     tried = node.files.delay(lambda: None, "create", path=PROBE_NAME)
     for _ in range(20):
         assert isinstance(node.append(index), KafkaError)

@@ -11,7 +11,7 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import Files
-from headgate.storage.log import log_lock
+from headgate.storage.log import flushing, log_lock
 from headgate.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
@@ -89,7 +89,7 @@ def test_what_cannot_be_removed_is_not_tried_again_at_once(bench: Bench, monkeyp
 def test_logs_of_one_directory_are_mended_whatever_the_other_does(bench: Bench) -> None:
     bench.append()
     for log in bench.logs("a") + bench.logs("b"):
-        log.refuse_after_failed_sync(OSError(errno.EIO, "Input/output error"))
+        flushing.refuse_after_failed_sync(log, OSError(errno.EIO, "Input/output error"))
     bench.upkeep.repair()
     assert len(bench.threads.waiting) == 2
     bench.threads.run_one(number=1)
@@ -111,10 +111,10 @@ def test_a_log_of_which_an_index_was_cut_has_its_retention_again(bench: Bench) -
     first = log.segments[0]
     Files().truncate(first.times.path, first.times.written - 12)
     bench.upkeep.expire()
-    log.acquire(log_lock.ROLLING)
+    log.lock.acquire(log_lock.ROLLING)
     bench.threads.run_all()
     assert log.segments[0] is first, "a thread has the segments"
-    log.release(log_lock.ROLLING)
+    log.lock.release(log_lock.ROLLING)
     bench.upkeep.expire()
     bench.threads.run_all()
     assert log.segments[0] is not first

@@ -18,6 +18,7 @@ from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.storage.cleanup.compaction.compaction_job import Damaged
 from headgate.storage.files import File
+from headgate.storage.log import flushing, rolling
 from headgate.storage.tests.builders import delete_old_segments
 
 
@@ -27,7 +28,7 @@ def test_a_dirty_log_is_compacted(node: Node, compactions: Compactions, caplog: 
         assert compactions.run() == ["collect", "rewrite", "rewrite", "rewrite", "collect", "rewrite"]
     assert len(partition.log.segments) == 2, "those that have become small are one in the end"
     assert offsets(partition) == [9, 10, 11]
-    assert partition.log.compacted.offset == 12
+    assert partition.log.segments.compacted.offset == 12
     assert "t-0 is compacted up to offset 12: kept 3 of 12 records" in caplog.text
     assert compactions.run() == [], "it is clean"
 
@@ -215,7 +216,7 @@ def test_the_dirtiest_is_first_and_one_at_a_time(node: Node, compactions: Compac
     compactions.look()
     assert compactions.cleaning.running == (("b", 0),)
     compactions.run()
-    ended = [node.services.partitions.get(name, 0).log.compacted.offset for name in ("a", "b")]
+    ended = [node.services.partitions.get(name, 0).log.segments.compacted.offset for name in ("a", "b")]
     assert ended == [36, 60], "the other one comes by itself"
 
 
@@ -282,7 +283,7 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions:
     compactions.run()
     node.time.advance(10 * FIRST_DELAY_MS)
     compactions.run()
-    assert (damaged.log.compacted.offset, other.log.compacted.offset) == (-1, 12)
+    assert (damaged.log.segments.compacted.offset, other.log.segments.compacted.offset) == (-1, 12)
 
 
 @pytest.mark.parametrize("error", [Damaged("byte 7"), OSError(5, "the disk fails")])
@@ -311,8 +312,8 @@ def test_committed_offsets_are_compacted_and_found_after_a_restart(
         assert node.ask(commit_request("g", {0: offset}), 8).topics[0].partitions[0].error_code == 0
     index = partition_of("g", node.config.offsets_topic_num_partitions)
     partition = node.services.partitions.get("__consumer_offsets", index)
-    partition.log.roll(NOW_MS)
-    partition.log.flush()
+    rolling.roll(partition.log, NOW_MS)
+    flushing.flush(partition.log)
     compactions.run()
     assert offsets(partition) == [299]
     with caplog.at_level(logging.INFO, "headgate.groups"):

@@ -70,9 +70,9 @@ def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: He
     assert writer is not None
     done: list[object] = []
     writer.append(memoryview(build([Record(timestamp=NOW_MS + 5_000, value=b"new")])), 1, NOW_MS, done.append)
-    assert (done, log.end_offset, log.active_base_offset) == ([], 1, 0)
+    assert (done, log.end_offset, log.segments.active.base_offset) == ([], 1, 0)
     threads.run_all()
-    assert (len(done), log.start_offset, log.end_offset, log.active_base_offset) == (1, 1, 2, 1)
+    assert (len(done), log.start_offset, log.end_offset, log.segments.active.base_offset) == (1, 1, 2, 1)
     assert served.writer() is None, "appends are made on the loop again"
     assert logs_of(log) == [1]
 
@@ -104,7 +104,7 @@ def test_a_roll_that_fails_is_told_and_tried_again(
     node.time.clock.elapsed_ms = 20_000
     work.expire()
     threads.run_all()
-    assert (log.start_offset, log.size) == (2, 0)
+    assert (log.start_offset, log.segments.size) == (2, 0)
 
 
 def hold(node: Node, count: int = 5, **configs: str) -> Log:

@@ -11,6 +11,7 @@ from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.sync_failure_repair import needing_repair
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, open_store
@@ -28,7 +29,7 @@ class Bench:
         self.cut: list[Log] = []
         for log in self.logs:
             append(log, batch())
-            log.refuse_after_failed_sync(OSError(errno.EIO, "input/output error"))
+            flushing.refuse_after_failed_sync(log, OSError(errno.EIO, "input/output error"))
         self.threads = self.time.scheduler.hold()
         self.mender = SyncRepairQueue(
             lambda: needing_repair(self.store.pool),
@@ -96,7 +97,7 @@ def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest
         bench.time.clock,
         bench.time.scheduler,
     )
-    bench.files.file(first.active.path).content[-20:] = bytes(20)
+    bench.files.file(first.segments.active.path).content[-20:] = bytes(20)
     bench.mender.run()
     bench.threads.run_all()
     assert bench.repaired == [second]
@@ -112,7 +113,7 @@ def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest
 def test_at_a_stop_nothing_more_is_begun_or_said(bench: Bench, caplog: pytest.LogCaptureFixture, is_cut: bool) -> None:
     log = bench.logs[0]
     if is_cut:
-        bench.files.file(log.active.path).content[-20:] = bytes(20)
+        bench.files.file(log.segments.active.path).content[-20:] = bytes(20)
     bench.mender.run()
     bench.time.scheduler.is_over = True
     bench.threads.run_one(None if is_cut else StoppedError("the loop ended"))

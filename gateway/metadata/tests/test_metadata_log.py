@@ -16,6 +16,7 @@ from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsR
 from headgate.protocol.records.batch import Record, build, split
 from headgate.storage.errors import StorageError
 from headgate.storage.files import File, Files
+from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import open_directory
@@ -41,7 +42,7 @@ def test_what_is_appended_is_replayed(log: Log) -> None:
 
 def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
     MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC, FEATURE], 1_000)
-    (header,) = log.headers(0)
+    (header,) = log.segments.headers(0)
     assert (header.records_count, header.max_timestamp) == (2, 1_000)
     assert log.recovery_point == log.end_offset == 2
 
@@ -58,7 +59,7 @@ def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_record_of_the_future_is_not_guessed(log: Log) -> None:
     MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC], 0)
-    log.append(build([Record(value=bytes((1, 99, 0)))]), leader_epoch=0, now_ms=0)
+    appending.append(log, build([Record(value=bytes((1, 99, 0)))]), leader_epoch=0, now_ms=0)
     with pytest.raises(StorageError, match=r"at offset 1: a metadata record has type 99.*newer version of Headgate"):
         list(replay(log))
 
@@ -228,7 +229,7 @@ def test_changes_wait_behind_a_large_one_that_a_thread_encodes(log: Log) -> None
     slices.run_one()
     submitted.threads.run_all()
     assert submitted.levels(log) == [1] * (FEW_RECORDS + 1) + [2] + [3] * (FEW_RECORDS + 1)
-    assert [header.records_count for header in log.headers(0)] == [FEW_RECORDS + 1, 1, FEW_RECORDS + 1]
+    assert [header.records_count for header in log.segments.headers(0)] == [FEW_RECORDS + 1, 1, FEW_RECORDS + 1]
 
 
 def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
@@ -243,7 +244,7 @@ def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
 
 def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
     submitted, order = Submitted(log), list[str]()
-    log.flush()
+    flushing.flush(log)
 
     def begin() -> Callable[[], None]:
         order.append(f"begin at {log.end_offset}")
@@ -284,7 +285,7 @@ def test_work_comes_also_behind_a_change_that_fails(log: Log, monkeypatch: pytes
 
 def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
     submitted, ended = Submitted(log), list[object]()
-    log.flush()
+    flushing.flush(log)
     submitted.submit(1)
     submitted.metadata_log.between_writes(lambda: lambda: None, ended.append)
     submitted.scheduler.is_over = True
@@ -295,7 +296,7 @@ def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
 def test_a_gap_is_not_guessed(log: Log) -> None:
     MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC], 0)
     MetadataLog(log, FakeScheduler(ManualClock())).append([FEATURE], 0)
-    log.roll(0)
+    rolling.roll(log, 0)
     MetadataLog(log, FakeScheduler(ManualClock())).append([FEATURE], 0)
     assert list(replay(log, 1)) == [FEATURE, FEATURE]
     path = Path(log.directory, "0" * 20 + ".log")

@@ -303,7 +303,7 @@ def test_a_full_disk_changes_nothing(opened: Opened, monkeypatch: pytest.MonkeyP
 
     before = opened.metadata.image
     with monkeypatch.context() as patch:
-        patch.setattr("headgate.storage.log.log.Log.stage", append)
+        patch.setattr("headgate.storage.log.appending.stage", append)
         assert code_of(lambda: opened.metadata.create_topic("a")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert opened.metadata.image is before
     opened.metadata.create_topic("a")

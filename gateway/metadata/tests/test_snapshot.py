@@ -28,6 +28,7 @@ from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.errors import StorageError
+from headgate.storage.log import rolling, segment_deletion, truncation
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import no_checkpoint, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -49,7 +50,7 @@ def change(log: Log, number: int) -> None:
 def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str:
     """A snapshot of the log's end, which says so; the log goes on in a new segment."""
     image = Image.empty()._replace(next_producer_id=number)
-    log.roll(0)
+    rolling.roll(log, 0)
     path = f"{log.directory}/{name_of(log.end_offset)}"
     log.pool.files.write(path, finish(encode_steps(image_records(image, removed), 0, 0)))
     return path
@@ -57,11 +58,11 @@ def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str
 
 def delete_front(log: Log) -> None:
     """Delete the segments in front of the last one."""
-    log.advance_start(log.active_base_offset)
+    log.advance_start(log.segments.active.base_offset)
     expired = begin_segment_deletion(log, 0, log.end_offset)
     assert expired is not None
     expired.rename_files()
-    log.end_segment_deletion(expired)
+    segment_deletion.end(log, expired)
 
 
 def damage(log: Log, path: str, at: int = -3) -> None:
@@ -181,7 +182,7 @@ def test_a_missing_snapshot_that_the_log_needs_is_told() -> None:
 
 def test_a_log_that_ends_before_its_snapshot_is_told() -> None:
     log, _, newer = with_two_snapshots(is_first_reached=True)
-    log.truncate_to(3, no_checkpoint)
+    truncation.truncate_to(log, 3, no_checkpoint)
     with pytest.raises(StorageError, match=f"ends at offset 3, before the snapshot {newer.rpartition('/')[2]}"):
         load(log)
 

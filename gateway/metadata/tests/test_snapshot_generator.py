@@ -23,6 +23,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
 )
 from headgate.protocol.tests.examples import first_in_unit
+from headgate.storage.log import flushing
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
@@ -440,7 +441,7 @@ def test_a_deleted_topic_is_known_while_it_has_a_directory() -> None:
 def test_no_power_cut_brings_a_forgotten_topic_back() -> None:
     for seed in range(30):
         node = with_deleted(CrashingFiles())
-        node.stores.logs["gone", 0].flush()
+        flushing.flush(node.stores.logs["gone", 0])
         node.files.sync_directory(DATA)
         node.stores.delete("gone", 0, remove=False)
         node.start()

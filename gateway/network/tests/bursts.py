@@ -27,7 +27,8 @@ from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.network import streams
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.sockets import SocketDriver, SocketEngine
+from headgate.gateway.network.socket_driver import SocketDriver
+from headgate.gateway.network.sockets import SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.network.tests.conformance import PoisonedConnection
 from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel

@@ -22,7 +22,8 @@ from headgate.gateway.api import context
 from headgate.gateway.network import sockets
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.network.server import Limits, Server
-from headgate.gateway.network.sockets import SocketDriver, SocketEngine
+from headgate.gateway.network.socket_driver import SocketDriver
+from headgate.gateway.network.sockets import SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher

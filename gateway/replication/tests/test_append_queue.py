@@ -16,7 +16,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
-from headgate.storage.log import snapshots
+from headgate.storage.log import rolling, snapshots
 
 SLOW = SLOW_MS + 1
 
@@ -397,7 +397,7 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     node.time.advance(1_001)
     replies = [late(node, produced(node, topic="short")) for _ in range(2)]
     with monkeypatch.context() as full:
-        full.setattr(type(partition.log), "_take_snapshot", _full)
+        full.setattr(rolling, "_save_snapshot", _full)
         disk.run_thread()
     assert replies[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     while disk.threads:

@@ -31,6 +31,7 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 )
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.storage.errors import StorageError
+from headgate.storage.log import flushing
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 Scenario = Callable[[MemoryBroker], Awaitable[None]]
@@ -127,7 +128,7 @@ async def committed(client: WireClient) -> tuple[int, int]:
 
 
 async def synced(broker: MemoryBroker, topic: str = "t") -> None:
-    broker.broker.services.partitions.get(topic, 0).log.flush()
+    flushing.flush(broker.broker.services.partitions.get(topic, 0).log)
 
 
 @pytest.mark.slow

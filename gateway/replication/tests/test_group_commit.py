@@ -18,7 +18,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
-from headgate.storage.log import log_lock
+from headgate.storage.log import flushing, log_lock
 from headgate.storage.log.epochs import read_entries
 
 COMMIT = {"headgate.flush": "commit"}
@@ -167,11 +167,11 @@ def test_a_flush_that_cannot_begin_is_made_up_for(
 ) -> None:
     log = partition_of(node).log
     with monkeypatch.context() as broken:
-        broken.setattr(type(log), "begin_flush", _without_descriptors)
+        broken.setattr(flushing, "begin", _without_descriptors)
         told = produced(node)
     assert "cannot be flushed; the broker retries" in caplog.text
     assert (told.row, disk.waiting) == (None, [])
-    assert log.is_flush_due(node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
+    assert flushing.is_due(log, node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()
     node.time.advance()
     disk.run()
@@ -351,13 +351,13 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     node.services.metadata.create_topic("rolled", 1, configs=configs)
     partition = partition_of(node, topic="rolled")
     log = partition.log
-    log.acquire(log_lock.ROLLING)
+    log.lock.acquire(log_lock.ROLLING)
     now_ms = node.time.clock.now_ms()
     partition.append(records(b"x", timestamp=now_ms), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
-    log.release(log_lock.ROLLING)
+    log.lock.release(log_lock.ROLLING)
     partition.sync_soon()
     node.time.advance()
     assert log.flushing is not None
@@ -369,7 +369,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
 def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.storage.log.log.MAX_SEGMENTS", 2)
+    monkeypatch.setattr("headgate.storage.log.flushing.MAX_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()

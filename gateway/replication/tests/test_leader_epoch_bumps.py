@@ -53,7 +53,7 @@ class Bench(Node):
 
     def withhold(self, index: int = 0) -> Replica:
         partition = self.partition(index)
-        self.services.partitions.await_epoch(partition)
+        self.services.partitions.leadership.await_epoch(partition)
         self.time.advance()
         return partition
 
@@ -81,10 +81,10 @@ def test_it_is_served_again_when_the_higher_epoch_is_on_the_disk(bench: Bench) -
     partition = bench.withhold()
     assert code_of(bench) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(bench, 1) == ErrorCode.NONE
-    assert bench.services.partitions.awaiting_epoch == {("t", 0): 0}
+    assert bench.services.partitions.leadership.awaiting_epoch == {("t", 0): 0}
     bench.threads.run_all()
     assert bench.partition() is partition
-    assert (partition.leader_epoch, bench.services.partitions.awaiting_epoch) == (1, {})
+    assert (partition.leader_epoch, bench.services.partitions.leadership.awaiting_epoch) == (1, {})
     bench.append()
     assert partition.log.epochs.entries == [(0, 0), (1, 3)]
     durable = bench.files.copy(only_durable=True)
@@ -151,8 +151,8 @@ def test_clients_are_told_that_it_has_no_leader(bench: Bench) -> None:
 
 
 def test_bumps_of_one_turn_are_one_change_and_later_ones_another(bench: Bench) -> None:
-    bench.services.partitions.await_epoch(bench.partition(0))
-    bench.services.partitions.await_epoch(bench.partition(1))
+    bench.services.partitions.leadership.await_epoch(bench.partition(0))
+    bench.services.partitions.leadership.await_epoch(bench.partition(1))
     end_offset = bench.metadata.end_offset
     bench.time.advance()
     assert len(bench.threads.waiting) == 1
@@ -219,7 +219,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_gone(bench: Bench) -> None:
     bench.metadata.delete_topic("t")
     bench.threads.run_all()
     assert code_of(bench) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert not bench.services.partitions.awaiting_epoch
+    assert not bench.services.partitions.leadership.awaiting_epoch
     bench.time.advance(LONGEST_WAIT_MS)
     assert not bench.threads.waiting
 

@@ -12,7 +12,8 @@ import pytest
 
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from headgate.gateway.replication import replica_manager as partitions_module
-from headgate.gateway.replication.replica_manager import PREPARE_MS, ReplicaManager
+from headgate.gateway.replication.leadership import Leadership
+from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -238,15 +239,15 @@ def test_a_fault_in_taking_up_one_stops_no_other_and_is_tried_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[Any] = []
-    serve = ReplicaManager._serve
+    serve = Leadership.serve
 
-    def fail_first(partitions: ReplicaManager, topic: Topic, index: int, *arguments: Any) -> None:
+    def fail_first(leadership: Leadership, topic: Topic, index: int, *arguments: Any) -> None:
         if index == 0:
             raise ValueError("a fault of ours")
-        serve(partitions, topic, index, *arguments)
+        serve(leadership, topic, index, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReplicaManager, "_serve", fail_first)
+        patch.setattr(Leadership, "serve", fail_first)
         desk.metadata.create_topic("t", 3)
         desk.run_all()
         assert [desk.code("t", index) for index in range(3)] == [STORAGE, NONE, NONE]

@@ -15,6 +15,7 @@ from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
+from headgate.storage.log import appending
 
 
 @pytest.fixture
@@ -48,21 +49,21 @@ def test_the_high_watermark_follows_written_not_staged_batches(partition: Replic
     partition.append(records(b"a"), ACKS_ALL, NOW_MS)
     partition.stage(records(b"b"), ACKS_ALL, NOW_MS)
     partition.synced()
-    assert (partition.written_end, partition.high_watermark, partition.log.end_offset) == (1, 1, 2)
+    assert (partition.log.written_end, partition.high_watermark, partition.log.end_offset) == (1, 1, 2)
     assert moved == [1], "who waits is not woken for what cannot be read"
     partition.write_staged()
-    assert (partition.written_end, partition.high_watermark, moved) == (2, 2, [1, 2])
+    assert (partition.log.written_end, partition.high_watermark, moved) == (2, 2, [1, 2])
 
 
 def test_the_high_watermark_does_not_pass_what_a_thread_still_writes(partition: Replica) -> None:
     partition.append(records(b"a"), ACKS_ALL, NOW_MS)
     partition.stage_owned(records(b"b"), ACKS_ALL, NOW_MS)
-    staged = partition.log.begin_write()
+    staged = appending.begin_write(partition.log)
     assert staged is not None
     partition.synced()
     assert partition.high_watermark == 1
     staged.write()
-    partition.log.end_write(staged, None)
+    appending.end_write(partition.log, staged, None)
     partition.advance_high_watermark()
     assert partition.high_watermark == 2
 
@@ -143,7 +144,7 @@ def test_where_an_epoch_ends(partition: Replica, epoch: int, end: tuple[int, int
 def test_batches_carry_the_leader_epoch(partition: Replica) -> None:
     partition.leader_epoch = 7
     partition.append(records(b"a"), 1, NOW_MS)
-    assert [header.partition_leader_epoch for header in partition.log.headers(0)] == [7]
+    assert [header.partition_leader_epoch for header in partition.log.segments.headers(0)] == [7]
     assert partition.log.epochs.latest == 7
 
 

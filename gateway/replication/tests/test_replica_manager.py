@@ -361,5 +361,5 @@ def test_an_unregistered_start_keeps_the_epoch_of_a_log(tmp_path: Path) -> None:
             node.log_manager, node.config, services.tasks, disk, services.scheduler, ReplicationEvents()
         )
         again.start(services.metadata.image, epochs_are_raised=are_raised)
-        assert again.awaiting_epoch == expected
+        assert again.leadership.awaiting_epoch == expected
     node.close()

@@ -23,6 +23,7 @@ from headgate.protocol.messages.list_offsets import (
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headgate.storage.files import File
+from headgate.storage.log import appending
 from headgate.storage.segment.segment import Segment
 
 CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
@@ -220,7 +221,7 @@ def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Node, d
     append(node, dispatcher)
     promised(dispatcher, produce(node))
     partition = node.services.partitions.get("t", 0)
-    partition.log.write_staged()
+    appending.write_staged(partition.log)
     assert partition.high_watermark == 1
     dispatcher.appends.commit()
     assert partition.high_watermark == 2

@@ -25,7 +25,7 @@ from headgate.spark.reading.log_reader import (
 )
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk, records
 from headgate.storage.log.log import Log
-from headgate.storage.log.timestamp_lookup import More
+from headgate.storage.segment.timestamp_lookup import More
 from headgate.storage.tests.builders import NOW_MS, content, open_store, stored
 from headgate.storage.tests.compacting_histories import CompactingHistory
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -93,7 +93,7 @@ class BesideHistory(History):
             with pytest.raises(LogUnavailable):
                 reader.bounds([PARTITION], READ_COMMITTED)
             return
-        log.producers.transactions.replicated(log.end_offset)
+        log.producers.replicated(log.end_offset)
         for isolation in IsolationLevel:
             self.compare(reader, log, isolation)
         self.compare_times(reader, log)
@@ -107,7 +107,7 @@ class BesideHistory(History):
         if self.files.faults or self.files.room is not None or log.sync_error is not None:
             return
         cut_after, self.files.cut_after = self.files.cut_after, None
-        log.producers.transactions.replicated(log.end_offset)
+        log.producers.replicated(log.end_offset)
         before = served(log, isolation)
         end = log.end_offset if isolation is READ_UNCOMMITTED else log.stable_offset
         start = self.random.randint(log.start_offset, end)

@@ -49,7 +49,7 @@ def hidden(log: Log, start: int, up_to: int, aborted: list[tuple[int, int]]) -> 
 @pytest.mark.parametrize("trust", [ALL, RUNNING, NONE, NONE._replace(recovery_point=30)])
 def test_any_range_has_those_that_reach_into_it(stored: tuple[CrashingFiles, Log], trust: IndexTrust) -> None:
     files, log = stored
-    ends = [header.last_offset + 1 for header in log.headers(0)]
+    ends = [header.last_offset + 1 for header in log.segments.headers(0)]
     for start in range(0, log.end_offset, 9):
         for up_to in (end for end in ends[::4] if end > start):
             expected = hidden(log, start, up_to, log.aborted(start, up_to))

@@ -24,7 +24,8 @@ from headgate.spark.reading.log_reader import (
 from headgate.spark.reading.tests.logs import PARTITION, fill, new_store, transact
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk, records
 from headgate.storage.config import LogConfig
-from headgate.storage.log.validation import OWN
+from headgate.storage.log import appending
+from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import append_own, marker, transactional
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.tools.cluster import TopicPartition
@@ -88,7 +89,7 @@ def test_an_open_transaction_holds_up_committed_reads() -> None:
     transact(log)
     first = log.end_offset
     append_own(log, transactional(0, 2, producer_id=99))
-    log.producers.transactions.replicated(log.end_offset)
+    log.producers.replicated(log.end_offset)
     assert log.stable_offset < first
     for _ in range(2):
         assert bounds(reader(files)) == Bounds(0, log.end_offset)
@@ -128,7 +129,7 @@ def test_the_index_of_a_running_brokers_last_segment_is_not_believed(disk: type[
     files, store, log = new_store()
     append_own(log, transactional(0, 2), marker(is_commit=False))
     store.checkpoint({PARTITION: log.end_offset})
-    assert not files.exists(log.active.path.replace(".log", ".txnindex"))
+    assert not files.exists(log.segments.active.path.replace(".log", ".txnindex"))
     assert read(FileReader(["/data"], disk=disk(files)), COMMITTED) == []
 
 
@@ -216,7 +217,7 @@ def test_no_segment_is_loaded_whole(tmp_path: Path) -> None:
         log = data.log()
         made = build([Record(timestamp=NOW_MS, value=os.urandom(MIB // 2))])
         for _ in range(48):
-            log.append(memoryview(bytearray(made)), leader_epoch=0, now_ms=NOW_MS, validate=OWN)
+            appending.append(log, memoryview(bytearray(made)), leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
     tracemalloc.start()
     found = FileReader([str(data.path)], piece_bytes=MIB)
     whole = OffsetRange(PARTITION, *bounds(found))

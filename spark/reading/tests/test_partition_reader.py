@@ -151,7 +151,7 @@ def test_aborted_transactions_are_those_of_each_piece() -> None:
         assert {*piece.aborted} <= {*log.aborted(first, piece.next_offset)}
         assert all(start < piece.next_offset for _, start in piece.aborted)
     assert not any(piece.aborted for piece in reader(files, 0, end).pieces())
-    markers = {header.base_offset for header in log.headers(0) if header.is_control}
+    markers = {header.base_offset for header in log.segments.headers(0) if header.is_control}
     assert offsets(files, 0, end) == [offset for offset in range(end) if offset not in markers]
 
 

@@ -106,7 +106,7 @@ def assess(log: Log, now_ms: int, up_to: int, blocking: bool = True) -> Cleanabl
 def _facts(log: Log, up_to: int, blocking: bool) -> LogFacts:
     with_ages = log.config.max_compaction_lag_ms != LONG_MAX  # otherwise unused, and it costs a read from the file
     with_times = log.config.min_compaction_lag_ms > 0
-    segments = log.segments
+    segments = log.segments[:]
     # Compaction leaves messages of magic 0 and 1 unchanged, and all segments before them.
     for number, segment in enumerate(segments[:-1]):
         if segment.has_legacy_format:
@@ -129,7 +129,7 @@ def _facts(log: Log, up_to: int, blocking: bool) -> LogFacts:
     limit = min(up_to, log.stable_offset, log.recovery_point)
     if log.has_transactions and log.recovery_point < log.end_offset:  # a power cut may take an unsynced marker back
         limit = min(limit, log.last_decided_offset)
-    return LogFacts(facts, start_offset, log.end_offset, log.compacted.offset, limit)
+    return LogFacts(facts, start_offset, log.end_offset, log.segments.compacted.offset, limit)
 
 
 def plan(
@@ -139,7 +139,7 @@ def plan(
 
     Raises OSError, BadFile for a damaged index; WouldBlock if not `blocking`.
     """
-    log.compacted.finish()
+    log.segments.compacted.finish()
     config = log.config
     known = _facts(log, log.end_offset, blocking).segments
     facts = [facts for facts in known if facts.base_offset < cleanable.first_uncleanable]

@@ -13,8 +13,8 @@ from headgate.storage.cleanup.compaction.batches import Batches, marker
 from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten
 from headgate.storage.cleanup.compaction.keys import Keys
 from headgate.storage.disk.pool import Pool
-from headgate.storage.log import replacement
-from headgate.storage.log.replacement import CLEANED_SUFFIX
+from headgate.storage.segment import replacement
+from headgate.storage.segment.replacement import CLEANED_SUFFIX
 from headgate.storage.segment.segment import Segment, Written
 from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.segment.transactions import Transactions

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 from headgate.storage.cleanup.compaction.compaction_job import Job, Rewritten, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.files import FilePosition, Files, WouldBlock, planned
-from headgate.storage.log import replacement
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import SWAP, SWAPPING
-from headgate.storage.log.replacement import CLEANED_SUFFIX
+from headgate.storage.segment import replacement
+from headgate.storage.segment.replacement import CLEANED_SUFFIX
 from headgate.storage.segment.segment import Segment
 
 J = TypeVar("J", Job, Job | None)
@@ -73,8 +73,8 @@ class LogCompaction:
         self._now_ms = now_ms
         self._table_bytes, self._read_bytes = table_bytes, read_bytes
         self._is_current = is_current
-        self._cuts = log.compacted.cuts
-        self.before_bytes = log.size
+        self._cuts = log.segments.compacted.cuts
+        self.before_bytes = log.segments.size
         self.records = self.kept_records = self.unreadable_batches = 0
 
     def steps(self) -> Generator[CompactionStep, Any, None]:
@@ -92,7 +92,7 @@ class LogCompaction:
             self.kept_records += rewritten.kept_records
             self.unreadable_batches += rewritten.unreadable_batches
         self._check()
-        log.compacted.note_end(collected.end_offset)
+        log.segments.compacted.note_end(collected.end_offset)
         # Segments that are small now become one.
         merge = yield from self._planned(plan_merge, collected.end_offset, collected.end_offset)
         if merge is not None:
@@ -121,7 +121,7 @@ class LogCompaction:
     @property
     def _is_valid(self) -> bool:
         """Whether the log still exists, is still compacted, and was not cut below the collected keys."""
-        return not self._log.is_retired and self._is_current() and self._log.compacted.cuts == self._cuts
+        return not self._log.is_retired and self._is_current() and self._log.segments.compacted.cuts == self._cuts
 
     def _check(self) -> None:
         if not self._is_valid:
@@ -129,19 +129,19 @@ class LogCompaction:
 
     def _finish_last(self) -> Generator[CompactionStep, Any, None]:
         """Finish the outstanding renames of the last replacement."""
-        log, last = self._log, self._log.compacted.unfinished
+        log, last = self._log, self._log.segments.compacted.unfinished
         if last is None:
             return
-        if not log.may(SWAP):
+        if not log.lock.may(SWAP):
             raise CompactionAborted("the log is being repaired; a later compaction swaps the names")
-        log.acquire(SWAPPING)
+        log.lock.acquire(SWAPPING)
         try:
             yield Sync(last.finish_renames)
         finally:
-            log.release(SWAPPING)
+            log.lock.release(SWAPPING)
         if log.is_retired:
             raise CompactionAborted("the log was deleted")
-        log.compacted.finish()
+        log.segments.compacted.finish()
 
     def _rewrite(self, bases: list[int]) -> Generator[CompactionStep, Any, Rewritten]:
         """Have a group of segments rewritten, and swap the new segment in.
@@ -159,19 +159,19 @@ class LogCompaction:
     def _closed(self, bases: list[int]) -> Sequence[Segment]:
         """The segments of a group. Raises CompactionAborted if one was deleted."""
         self._check()
-        old = self._log.compacted.closed(bases)
+        old = self._log.segments.compacted.closed(bases)
         if old is None:
             raise CompactionAborted("segments were deleted")
         return old
 
     def _replace(self, bases: list[int], rewritten: Rewritten) -> Generator[CompactionStep, Any, None]:
         log = self._log
-        old = log.compacted.closed(bases)
+        old = log.segments.compacted.closed(bases)
         if old is None or not self._is_valid:
             if not log.is_retired:  # otherwise the directory may belong to another partition by now
                 yield Sync(partial(replacement.remove, log.pool.files, log.directory, bases[0]))
             raise CompactionAborted("segments were deleted, or the log was")
-        replaced = log.compacted.begin(log.pool.files, old, new_segment(log, bases, rewritten, self._now_ms))
+        replaced = log.segments.compacted.begin(log.pool.files, old, new_segment(log, bases, rewritten, self._now_ms))
         error = None
         try:
             yield Sync(replaced.run)
@@ -179,7 +179,7 @@ class LogCompaction:
             error = failure
         if log.is_retired:
             raise CompactionAborted("the log was deleted")
-        is_done = log.compacted.end(replaced, log.config.file_delete_delay_ms)
+        is_done = log.segments.compacted.end(replaced, log.config.file_delete_delay_ms)
         yield from self._finish_last()
         if error is not None:
             raise error

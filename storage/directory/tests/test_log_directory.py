@@ -14,6 +14,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import MANY_LOGS, LogDirectory
 from headgate.storage.errors import DirectoryLocked
 from headgate.storage.files import Files
+from headgate.storage.log import closing, flushing
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import (
@@ -91,7 +92,7 @@ def test_an_idle_partition_costs_no_descriptor_and_no_write() -> None:
     store = open_store(files)
     writes = files.writes
     for log in store.logs.values():
-        log.close()
+        closing.close(log)
     assert files.writes == writes, "what was only opened is not written at the stop"
 
 
@@ -153,7 +154,7 @@ def test_a_partition_made_again_owes_nothing_to_the_old_one() -> None:
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, *(batch() for _ in range(40)))
-    log.flush()
+    flushing.flush(log)
     log.advance_start(35)
     store.checkpoint({("t", 0): 40})
     store.delete("t", 0)
@@ -170,7 +171,7 @@ def test_checkpoints_hold_what_was_flushed() -> None:
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, batch(3))
-    log.flush()
+    flushing.flush(log)
     append(log, batch(2))
     log.advance_start(2)
     store.checkpoint({("t", 0): 4})

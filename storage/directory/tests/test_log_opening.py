@@ -13,6 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.examples import share
 from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.log import closing, flushing, truncation
 from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
@@ -39,7 +40,7 @@ def filled() -> CrashingFiles:
     for number, key in enumerate(KEYS):
         log = store.create(*key, TOPIC_ID, SMALL, NOW_MS)
         append(log, *(batch() for _ in range(10)))
-        log.flush()
+        flushing.flush(log)
         append(log, *(batch() for _ in range(50 - 20 * number)))
     store.checkpoint(dict.fromkeys(KEYS, 10))
     return files
@@ -81,8 +82,8 @@ def test_what_is_opened_apart_belongs_to_the_store_afterwards() -> None:
     log = store.logs[KEYS[0]]
     assert len(content(log)) > 0
     assert store.pool.open_segments == len(log.segments)
-    log.flush()
-    log.truncate_to(20, store.write_recovery_points)
+    flushing.flush(log)
+    truncation.truncate_to(log, 20, store.write_recovery_points)
     points = store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint").decode()
     assert "t 0 20\n" in points
 
@@ -106,7 +107,7 @@ def test_the_producers_of_a_scan_are_those_of_the_log(flushed: int, lost: str) -
     for number in range(120):
         append(log, numbered(number // 3, producer_id=number % 3 + 1))
         if number == flushed:
-            log.flush()
+            flushing.flush(log)
             store.checkpoint({})
     snapshots = sorted(name for name in files.list("/data/t-0") if name.endswith(".snapshot"))
     assert len(snapshots) > 4
@@ -118,7 +119,7 @@ def test_the_producers_of_a_scan_are_those_of_the_log(flushed: int, lost: str) -
     assert len(scanned) == 3
     finish(again.reload_producers_steps(()))
     assert scanned.to_snapshot() == again.producers.to_snapshot(), "made from all batches"
-    again.close()
+    closing.close(again)
     files = again.pool.files  # type: ignore[assignment]
     assert f"{again.end_offset:020d}.snapshot" in files.list("/data/t-0")
 

@@ -13,6 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.directory.partition_files import PartitionCreation
+from headgate.storage.log import flushing
 from headgate.storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, content, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
@@ -85,7 +86,7 @@ def test_a_crash_at_any_event_leaves_one_partition_whole(power: bool) -> None:
         files = CrashingFiles()
         store = open_store(files)
         append(store.create(*KEY, OLD_ID, SMALL, NOW_MS), *(batch() for _ in range(3)))
-        store.logs[KEY].flush()
+        flushing.flush(store.logs[KEY])
         store.checkpoint({KEY: 3})
         store.removed.add(OLD_ID)
         files.cut_after = cut
@@ -94,7 +95,7 @@ def test_a_crash_at_any_event_leaves_one_partition_whole(power: bool) -> None:
             deletion.run()
             store.end_deletion(deletion)
             make(store)
-            store.logs[KEY].flush()
+            flushing.flush(store.logs[KEY])
         except PowerCut:
             is_over = False
         else:
@@ -141,7 +142,7 @@ def test_a_retry_forgets_the_older_partition_before_the_new_one() -> None:
     files = CrashingFiles()
     store = open_store(files)
     append(store.create(*KEY, OLD_ID, SMALL, NOW_MS), *(batch() for _ in range(3)))
-    store.logs[KEY].flush()
+    flushing.flush(store.logs[KEY])
     store.checkpoint({KEY: 3})
     store.delete(*KEY)
     fault = files.fail(errno.EIO, path="checkpoint", times=6)
@@ -177,7 +178,7 @@ def test_an_older_partition_is_forgotten_also_without_the_checkpoint() -> None:
     store = open_store(files)
     log = store.create(*KEY, OLD_ID, SMALL, NOW_MS)
     append(log, *(batch() for _ in range(50)))
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: 50})
     store.delete(*KEY)
     files.room = 0
@@ -185,7 +186,7 @@ def test_an_older_partition_is_forgotten_also_without_the_checkpoint() -> None:
         store.checkpoint({})
     files.room = None
     make(store)
-    store.logs[KEY].flush()
+    flushing.flush(store.logs[KEY])
     again = open_store(files.crash(Random(1), power=False))
     assert not again.failed
     assert again.logs[KEY].end_offset == 1

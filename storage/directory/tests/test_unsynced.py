@@ -9,6 +9,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.layout import PARTITION_METADATA
+from headgate.storage.log import flushing, rolling, truncation
 from headgate.storage.log.epochs import FILE_NAME, read_entries
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import (
@@ -49,12 +50,12 @@ def test_a_segment_that_was_cut_off_does_not_come_back(files: CrashingFiles) -> 
     log = new_log(files)
     append(log, batch(2))
     middle = append(log, batch(2, size=50))
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     append(log, batch(3, size=99))
-    log.flush()
-    log.truncate_to(2, no_checkpoint)
+    flushing.flush(log)
+    truncation.truncate_to(log, 2, no_checkpoint)
     assert append(log, batch(2, size=70)) == middle
-    log.flush()
+    flushing.flush(log)
     expected = content(log)
     assert content(open_store(on_disk(files)).logs[KEY]) == expected
 
@@ -66,9 +67,9 @@ def test_a_stop_makes_safe_that_a_failed_write_was_cut_off(files: CrashingFiles,
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     if is_used:
         append(log, batch())
-        log.flush()
-        log.roll(NOW_MS)
-        log.flush()
+        flushing.flush(log)
+        rolling.roll(log, NOW_MS)
+        flushing.flush(log)
     files.room = 10
     with pytest.raises(KafkaError):
         append(log, batch())
@@ -83,19 +84,19 @@ def test_a_flush_after_a_roll_makes_the_cut_of_a_failed_write_durable(files: Cra
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, batch())
-    log.flush()
+    flushing.flush(log)
     files.room = 10
     with pytest.raises(KafkaError):
         append(log, batch())
     if is_killed:
         store, log = killed(files)
     else:
-        log.flush()
-        log.active._cut_debris(log.active.file)
+        flushing.flush(log)
+        log.segments.active._cut_debris(log.segments.active.file)
     files.heal()
-    first = log.active
-    log.roll(NOW_MS)
-    log.flush()
+    first = log.segments.active
+    rolling.roll(log, NOW_MS)
+    flushing.flush(log)
     assert not files.file(first.path).changes
 
 
@@ -106,16 +107,16 @@ def test_a_flush_after_a_kill_makes_an_earlier_roll_durable(files: CrashingFiles
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     for number in range(3):
         append(log, batch(timestamp=NOW_MS + number))
-    log.seal()
-    log.flush()
+    rolling.seal(log)
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
-    log.truncate_to(1, store.write_recovery_points)
-    log.roll(NOW_MS)
+    truncation.truncate_to(log, 1, store.write_recovery_points)
+    rolling.roll(log, NOW_MS)
     store, log = killed(files)
     if is_stopped:
         store.close()
     else:
-        log.flush()
+        flushing.flush(log)
     for path in (log.segments[0].path, *log.segments[0].sealed_indexes):
         assert not files.file(path).changes, path
 
@@ -124,7 +125,7 @@ def test_a_stop_makes_safe_what_was_cut_off_before_a_kill(files: CrashingFiles) 
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, batch())
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
     files.room = 10
     with pytest.raises(KafkaError):
@@ -132,7 +133,7 @@ def test_a_stop_makes_safe_what_was_cut_off_before_a_kill(files: CrashingFiles) 
     files.heal()
     store, log = killed(files)
     store.close()
-    assert not files.file(log.active.path).changes
+    assert not files.file(log.segments.active.path).changes
 
 
 def test_a_stop_makes_safe_that_all_was_cut_off_before_a_kill(files: CrashingFiles) -> None:
@@ -140,11 +141,11 @@ def test_a_stop_makes_safe_that_all_was_cut_off_before_a_kill(files: CrashingFil
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, batch())
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
-    log.limit_durable_end(0)  # as `truncate_to` begins
+    flushing.limit_durable_end(log, 0)  # as `truncate_to` begins
     store.write_recovery_points()
-    files.truncate(log.active.path, 0)
+    files.truncate(log.segments.active.path, 0)
     store, log = killed(files)
     assert log.end_offset == 0
     store.close()
@@ -156,7 +157,7 @@ def test_a_flush_after_a_kill_makes_the_names_safe(files: CrashingFiles) -> None
     append(new_log(files), batch(), leader_epoch=0)
     _, log = killed(files)
     append(log, batch(), leader_epoch=1)
-    log.flush()
+    flushing.flush(log)
     assert content(open_store(on_disk(files)).logs[KEY]) == content(log)
     path = f"{log.directory}/{PARTITION_METADATA}"
     assert on_disk(files).read(path) == files.read(path) != b""
@@ -167,7 +168,7 @@ def test_a_flush_after_a_kill_makes_the_epochs_safe(files: CrashingFiles) -> Non
     log = new_log(files)
     append(log, batch(), leader_epoch=3)
     _, log = killed(files)
-    log.flush()
+    flushing.flush(log)
     path = f"{log.directory}/{FILE_NAME}"
     assert on_disk(files).read(path) == files.read(path) != b""
 
@@ -189,7 +190,7 @@ def test_a_lost_entry_of_the_newest_record_is_noticed_anywhere(files: CrashingFi
     for number in range(12):
         append(log, batch(timestamp=NOW_MS + 50 * (number == newest), size=200))
     assert len(log.segments) == 2
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
     times = log.segments[0].times
     if times.entries > 1:

@@ -6,6 +6,7 @@ from random import Random
 
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import HeldFiles
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.segment import Segment
@@ -58,7 +59,7 @@ def test_a_log_works_with_hardly_any_open_files() -> None:
     pieces = [log.read(segment.base_offset, 1000, log.end_offset, at_least_one=True) for segment in log.segments]
     whole = content(log)
     append(log, batch())
-    log.flush()
+    flushing.flush(log)
     assert files.open_handles <= len(pieces) + 1
     for piece, segment in zip(pieces, log.segments, strict=True):
         assert piece is not None
@@ -105,7 +106,7 @@ def test_a_file_that_is_lent_already_costs_nothing_more() -> None:
     pieces = [log.read(0, 1000, log.end_offset, at_least_one=False) for _ in range(3)]
     assert all(pieces)
     assert (held.count, held.is_full) == (1, True)
-    log.active.unload()
+    log.segments.active.unload()
     assert log.read(0, 1000, log.end_offset, at_least_one=False) is None, "it would be opened once more"
     pieces.clear()
     assert log.read(0, 1000, log.end_offset, at_least_one=False) is not None

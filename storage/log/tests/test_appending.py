@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.log import appending, flushing
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import HEADER
 from headgate.storage.tests.builders import NOW_MS, append, batch, new_log, numbered
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -40,7 +40,7 @@ class Owner:
 def full_log() -> Log:
     """The next batch needs a new segment."""
     log = new_log()
-    while log.active.size + len(batch()) <= log.config.segment_bytes:
+    while log.segments.active.size + len(batch()) <= log.config.segment_bytes:
         append(log, batch())
     return log
 
@@ -58,18 +58,18 @@ def test_an_owner_may_refuse_the_roll_and_then_nothing_is_staged() -> None:
 
 def test_without_an_owner_the_log_rolls_itself() -> None:
     log = full_log()
-    staged = log._make_room(len(batch()), NOW_MS, log.end_offset, NOW_MS, 0, None)
-    assert (staged, staged.first_offset) == (log.staged, log.active.base_offset)
+    staged = appending._make_room(log, len(batch()), NOW_MS, log.end_offset, NOW_MS, 0, None)
+    assert (staged, staged.first_offset) == (log.staged, log.segments.active.base_offset)
     assert len(log.segments) == 2
 
 
 def test_more_than_a_segment_is_refused_and_staged_bytes_are_written() -> None:
     log = new_log()
-    log.stage(batch(), 0, NOW_MS, HEADER)
+    appending.stage(log, batch(), 0, NOW_MS)
     with pytest.raises(KafkaError, match=r"segment\.bytes") as refused:
         append(log, batch(size=log.config.segment_bytes))
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
-    assert (log.end_offset, log.active.size) == (1, len(batch()))
+    assert (log.end_offset, log.segments.active.size) == (1, len(batch()))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_what_could_not_be_written_by_a_thread_was_never_there(error: BaseExcept
     files = CrashingFiles()
     log = new_log(files)
     append(log, numbered(0))
-    log.flush()
-    log.stage(numbered(1), 0, NOW_MS, HEADER)
-    staged = log.begin_write()
+    flushing.flush(log)
+    appending.stage(log, numbered(1), 0, NOW_MS)
+    staged = appending.begin_write(log)
     assert staged is not None
     assert log.end_offset == 2
     with pytest.raises(KafkaError) as failed:
-        log.end_write(staged, error)
+        appending.end_write(log, staged, error)
     assert staged.error is not None
     assert (str(staged.error), staged.error.__traceback__) == (str(failed.value), None)
     assert (log.end_offset, log.being_written) == (1, None)
@@ -97,6 +97,6 @@ def test_a_batch_that_came_before_is_told_where_it_is() -> None:
     log = new_log()
     for number in range(3):
         append(log, numbered(number))
-    info = log.append(numbered(1), leader_epoch=0, now_ms=NOW_MS)
+    info = appending.append(log, numbered(1), leader_epoch=0, now_ms=NOW_MS)
     assert (info.first_offset, info.last_offset, info.is_duplicate) == (1, 1, True)
     assert log.end_offset == 3

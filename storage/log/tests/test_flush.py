@@ -9,6 +9,7 @@ import pytest
 
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
+from headgate.storage.log import flushing, rolling, truncation
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.flush import MAX_SEGMENTS
 from headgate.storage.log.log import Log
@@ -44,15 +45,15 @@ def test_what_is_appended_during_a_flush_is_not_covered() -> None:
     log = new_log(files)
     append(log, *(batch() for _ in range(50)))
     assert len(log.segments) > 1
-    flush = log.begin_flush()
+    flush = flushing.begin(log)
     append(log, *(batch() for _ in range(50)))
     assert log.recovery_point == 0
     flush.run()
-    log.end_flush(flush, NOW_MS)
+    flushing.end(log, flush, NOW_MS)
     assert (log.recovery_point, log.end_offset) == (50, 100)
-    assert log.is_flush_due(NOW_MS), "segments were rolled meanwhile"
-    log.flush()
-    assert not log.is_flush_due(NOW_MS)
+    assert flushing.is_due(log, NOW_MS), "segments were rolled meanwhile"
+    flushing.flush(log)
+    assert not flushing.is_due(log, NOW_MS)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -60,10 +61,10 @@ def test_what_was_flushed_survives(seed: int) -> None:
     files = CrashingFiles()
     log = new_log(files)
     append(log, *(batch() for _ in range(50)))
-    flush = log.begin_flush()
+    flush = flushing.begin(log)
     append(log, *(batch() for _ in range(20)))
     flush.run()
-    log.end_flush(flush, NOW_MS)
+    flushing.end(log, flush, NOW_MS)
     before = content(log)
     again = after_a_power_cut(files, seed)
     assert again is not None
@@ -75,11 +76,11 @@ def test_a_flush_outlives_a_truncation_and_a_closed_file() -> None:
     files = CrashingFiles()
     log = new_log(files)
     append(log, *(batch() for _ in range(50)))
-    flush = log.begin_flush()
-    log.truncate_to(10, no_checkpoint)
+    flush = flushing.begin(log)
+    truncation.truncate_to(log, 10, no_checkpoint)
     log.close_files()
     flush.run()
-    log.end_flush(flush, NOW_MS)
+    flushing.end(log, flush, NOW_MS)
     assert log.recovery_point == 10
     assert files.open_handles == 0
 
@@ -94,10 +95,10 @@ def test_a_flush_without_descriptors_is_owed_again(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(files, "sync", fail)
     with pytest.raises(KafkaError, match="too many"):
-        log.flush()
+        flushing.flush(log)
     monkeypatch.undo()
     assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (0, True, False)
-    log.flush()
+    flushing.flush(log)
     assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (1, False, True)
 
 
@@ -113,11 +114,11 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(files, what, fail)
     with pytest.raises(KafkaError, match="input/output"):
-        log.flush()
+        flushing.flush(log)
     monkeypatch.undo()
     assert log.recovery_point == 0
-    assert not log.is_flush_due(NOW_MS)
-    for take in (log.flush, lambda: append(log, batch())):
+    assert not flushing.is_due(log, NOW_MS)
+    for take in (lambda: flushing.flush(log), lambda: append(log, batch())):
         with pytest.raises(KafkaError, match="input/output"):
             take()
     assert (log.recovery_point, log.end_offset) == (0, 1)
@@ -131,35 +132,35 @@ def test_indexes_of_a_rolled_segment_are_synced_by_the_next_flush() -> None:
     files = CrashingFiles()
     log = new_log(files)
     append(log, batch())
-    log.flush()
-    log.roll(NOW_MS)
+    flushing.flush(log)
+    rolling.roll(log, NOW_MS)
     indexes = log.segments[0].sealed_indexes
     assert any(files.file(path).changes for path in indexes)
-    assert log.is_flush_due(NOW_MS)
+    assert flushing.is_due(log, NOW_MS)
     append(log, batch())
-    flush = log.begin_flush()
-    log.roll(NOW_MS)
+    flush = flushing.begin(log)
+    rolling.roll(log, NOW_MS)
     flush.run()
-    log.end_flush(flush)
+    flushing.end(log, flush)
     assert not any(files.file(path).changes for path in indexes)
     assert log.recovery_point == log.end_offset
-    assert log.is_flush_due(NOW_MS)
-    log.flush()
+    assert flushing.is_due(log, NOW_MS)
+    flushing.flush(log)
     assert not any(files.file(path).changes for segment in log.segments[:-1] for path in segment.sealed_indexes)
-    assert not log.is_flush_due(NOW_MS)
+    assert not flushing.is_due(log, NOW_MS)
 
 
 def test_one_flush_of_a_log_at_a_time() -> None:
     """Of two, only one would hear of an error."""
     log = new_log(CrashingFiles())
     append(log, batch())
-    flush = log.begin_flush()
-    assert not log.is_flush_due(NOW_MS)
+    flush = flushing.begin(log)
+    assert not flushing.is_due(log, NOW_MS)
     with pytest.raises(AssertionError, match="is being flushed"):
-        log.begin_flush()
+        flushing.begin(log)
     flush.run()
-    log.end_flush(flush)
-    log.begin_flush().release()
+    flushing.end(log, flush)
+    flushing.begin(log).release()
 
 
 def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
@@ -171,7 +172,7 @@ def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
     owner = StillOwner()
     append(log, batch(), owner=owner)
     assert (owner.asked, log.end_offset, log.recovery_point) == (1, 3, 2)
-    assert log.is_flush_due(NOW_MS)
+    assert flushing.is_due(log, NOW_MS)
 
 
 def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
@@ -184,11 +185,11 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
     log.close_files()
     opened = files.open_handles
     ends = []
-    while log.is_flush_due(NOW_MS):
-        flush = log.begin_flush()
+    while flushing.is_due(log, NOW_MS):
+        flush = flushing.begin(log)
         assert files.open_handles - opened <= MAX_SEGMENTS
         flush.run()
-        log.end_flush(flush, NOW_MS)
+        flushing.end(log, flush, NOW_MS)
         log.close_files()
         ends.append(log.recovery_point)
     assert ends == [MAX_SEGMENTS, 2 * MAX_SEGMENTS, count]
@@ -200,7 +201,7 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
 def test_a_flush_that_is_waited_for_is_of_all_segments() -> None:
     log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
     append(log, *(batch() for _ in range(MAX_SEGMENTS + 5)))
-    log.flush()
+    flushing.flush(log)
     assert log.recovery_point == log.end_offset
 
 
@@ -210,14 +211,14 @@ def test_the_first_epoch_is_written_by_the_flush_and_not_by_an_append() -> None:
     fault = files.fail(errno.EIO, path="leader-epoch-checkpoint")
     append(log, batch(), leader_epoch=3)
     append(log, batch(), leader_epoch=5)
-    flush = log.begin_flush()
+    flush = flushing.begin(log)
     assert not fault.met
     files.heal()
     flush.run()
-    log.end_flush(flush, NOW_MS)
+    flushing.end(log, flush, NOW_MS)
     assert read_entries(files.copy(only_durable=True), log.directory) == [(3, 0), (5, 1)]
     append(log, batch(), leader_epoch=6)
-    log.flush()
+    flushing.flush(log)
     assert read_entries(files.copy(only_durable=True), log.directory) == [(3, 0), (5, 1), (6, 2)]
 
 
@@ -227,12 +228,12 @@ def test_a_flush_after_the_deletion_of_its_log_writes_nothing_by_name(is_made_an
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, batch(), leader_epoch=3)
-    flush = log.begin_flush()
+    flush = flushing.begin(log)
     store.delete("t", 0)
     if is_made_anew:
         store.create("t", 0, b"of the other one", SMALL, NOW_MS)
     flush.run()
-    log.end_flush(flush, NOW_MS)
+    flushing.end(log, flush, NOW_MS)
     assert not files.exists("/data/t-0/leader-epoch-checkpoint")
     assert files.exists("/data/t-0") == is_made_anew
 
@@ -242,7 +243,7 @@ def test_a_flush_is_made_without_room_for_the_first_epochs() -> None:
     log = new_log(files)
     append(log, batch())
     files.fail(errno.ENOSPC, "create", "write", path="leader-epoch-checkpoint")
-    log.flush()
+    flushing.flush(log)
     assert (log.recovery_point, log.epochs.is_stale) == (1, True)
     files.heal()
     log.epochs.begin_write()()

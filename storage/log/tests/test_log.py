@@ -14,8 +14,9 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import Record, build, iterate, read_header, set_crc, split
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
+from headgate.storage.log import appending, flushing, rolling, truncation
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import HEADER
+from headgate.storage.log.validation import BROKER, CLIENT, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -34,10 +35,10 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 
-def refused(log: Log, data: memoryview, *, validate: str = HEADER) -> ErrorCode:
+def refused(log: Log, data: memoryview, *, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> ErrorCode:
     before = log.end_offset, content(log)
     with pytest.raises(KafkaError) as caught:
-        log.append(data, leader_epoch=0, now_ms=NOW_MS, validate=validate)
+        appending.append(log, data, leader_epoch=0, now_ms=NOW_MS, depth=depth, origin=origin)
     assert (log.end_offset, content(log)) == before
     return caught.value.code
 
@@ -57,13 +58,13 @@ def filled(count: int = 60, config: LogConfig = SMALL) -> Log:
 
 
 LOG = filled()
-BOUNDARIES = [header.base_offset for header in LOG.headers(0)]
+BOUNDARIES = [header.base_offset for header in LOG.segments.headers(0)]
 
 
 def test_an_append_gets_the_next_offsets() -> None:
     log = new_log()
-    first = log.append(batch(3), leader_epoch=4, now_ms=NOW_MS)
-    second = log.append(batch(2), leader_epoch=4, now_ms=NOW_MS)
+    first = appending.append(log, batch(3), leader_epoch=4, now_ms=NOW_MS)
+    second = appending.append(log, batch(2), leader_epoch=4, now_ms=NOW_MS)
     assert (first.first_offset, first.last_offset) == (0, 2)
     assert (second.first_offset, second.last_offset, log.end_offset) == (3, 4, 5)
     assert (first.log_append_time_ms, first.log_start_offset, first.max_timestamp, first.is_duplicate) == (
@@ -95,7 +96,7 @@ def test_several_batches_go_into_one_write() -> None:
     log = new_log()
     several = memoryview(bytearray(batch(2)) + batch(3))
     assert refused(log, several) is ErrorCode.INVALID_RECORD, "a client sends one"
-    info = log.append(several, leader_epoch=0, now_ms=NOW_MS, validate="own")
+    info = appending.append(log, several, leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
     assert (info.first_offset, info.last_offset) == (0, 4)
     assert [r.offset for _, view in split(content(log)) for r in iterate(view)] == [0, 1, 2, 3, 4]
 
@@ -129,7 +130,7 @@ def test_a_codec_that_does_not_exist_is_refused() -> None:
 
 def test_a_batch_without_timestamps_is_taken() -> None:
     log = new_log()
-    assert log.append(batch(timestamp=-1), leader_epoch=0, now_ms=NOW_MS).max_timestamp == -1
+    assert appending.append(log, batch(timestamp=-1), leader_epoch=0, now_ms=NOW_MS).max_timestamp == -1
     assert finish(log.max_timestamp(log.end_offset)) is None
 
 
@@ -142,7 +143,7 @@ def test_limits_of_the_topic() -> None:
 
 def test_log_append_time_is_the_time_of_the_append() -> None:
     log = new_log(config=LogConfig(message_timestamp_type="LogAppendTime"))
-    info = log.append(batch(2, timestamp=5), leader_epoch=0, now_ms=NOW_MS)
+    info = appending.append(log, batch(2, timestamp=5), leader_epoch=0, now_ms=NOW_MS)
     assert (info.log_append_time_ms, info.max_timestamp) == (NOW_MS, NOW_MS)
     assert [record.timestamp for record in iterate(content(log))] == [NOW_MS, NOW_MS]
 
@@ -165,9 +166,9 @@ def test_a_compacted_topic_wants_keys() -> None:
 def test_of_batches_that_the_broker_made_the_header_is_looked_at() -> None:
     log = new_log(config=LogConfig(cleanup_policy=("compact",), compression_type="gzip"))
     made = memoryview(build([Record(timestamp=NOW_MS, key=None, value=b"v")]))
-    log.append(made, leader_epoch=0, now_ms=NOW_MS, validate="own")
+    appending.append(log, made, leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
     assert content(log) == bytes(made)
-    assert refused(log, patched(made, 57, ">i", 2), validate="own") is ErrorCode.INVALID_RECORD
+    assert refused(log, patched(made, 57, ">i", 2), origin=BROKER) is ErrorCode.INVALID_RECORD
 
 
 def test_full_validation_reads_every_record() -> None:
@@ -175,9 +176,9 @@ def test_full_validation_reads_every_record() -> None:
     wrong_deltas = build([Record(offset=0), Record(offset=2)])
     struct.pack_into(">i", wrong_deltas, 57, 3)
     set_crc(wrong_deltas)
-    log.append(memoryview(bytearray(wrong_deltas)), leader_epoch=0, now_ms=NOW_MS)
-    assert refused(log, memoryview(wrong_deltas), validate="full") is ErrorCode.INVALID_RECORD
-    log.append(batch(2), leader_epoch=0, now_ms=NOW_MS, validate="full")
+    appending.append(log, memoryview(bytearray(wrong_deltas)), leader_epoch=0, now_ms=NOW_MS)
+    assert refused(log, memoryview(wrong_deltas), depth=RECORDS) is ErrorCode.INVALID_RECORD
+    appending.append(log, batch(2), leader_epoch=0, now_ms=NOW_MS, depth=RECORDS)
 
 
 # Producers
@@ -186,7 +187,7 @@ def test_full_validation_reads_every_record() -> None:
 def test_a_duplicate_gets_the_old_offset() -> None:
     log = new_log()
     append(log, batch(4), numbered(0, 2), numbered(2, 2))
-    info = log.append(numbered(0, 2), leader_epoch=0, now_ms=NOW_MS)
+    info = appending.append(log, numbered(0, 2), leader_epoch=0, now_ms=NOW_MS)
     assert (info.is_duplicate, info.first_offset, info.last_offset, log.end_offset) == (True, 4, 5, 8)
 
 
@@ -216,7 +217,7 @@ def test_five_batches_are_remembered_over_a_restart(clean: bool) -> None:
         files.locked.clear()
     log = open_store(files).logs["t", 0]
     for back in range(5):
-        info = log.append(numbered(7 - back), leader_epoch=0, now_ms=NOW_MS)
+        info = appending.append(log, numbered(7 - back), leader_epoch=0, now_ms=NOW_MS)
         assert (info.is_duplicate, info.first_offset) == (True, 7 - back)
     assert refused(log, numbered(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     append(log, numbered(8))
@@ -243,10 +244,10 @@ def test_segments_roll_by_the_time_of_records() -> None:
 def test_segments_without_timestamps_roll_by_the_clock() -> None:
     log = new_log(config=LogConfig(segment_ms=1000))
     append(log, batch(timestamp=-1))
-    assert not log.is_aged(NOW_MS + 1000)
-    assert log.is_aged(NOW_MS + 1001)
-    log.roll(NOW_MS + 1001)
-    assert not log.is_aged(NOW_MS + 9999), "an empty segment stays"
+    assert not rolling.is_aged(log, NOW_MS + 1000)
+    assert rolling.is_aged(log, NOW_MS + 1001)
+    rolling.roll(log, NOW_MS + 1001)
+    assert not rolling.is_aged(log, NOW_MS + 9999), "an empty segment stays"
 
 
 def test_segments_roll_when_an_index_is_full() -> None:
@@ -261,8 +262,8 @@ def test_segments_roll_when_an_index_is_full() -> None:
 def test_truncation(offset: int) -> None:
     log = filled()
     whole = [bytes(view) for header, view in split(content(log)) if header.last_offset < offset]
-    log.flush()
-    log.truncate_to(offset, no_checkpoint)
+    flushing.flush(log)
+    truncation.truncate_to(log, offset, no_checkpoint)
     assert log.end_offset == min(offset, 90)
     assert content(log) == b"".join(whole)
     assert log.recovery_point <= log.end_offset
@@ -275,7 +276,7 @@ def test_truncation_forgets_producers_and_epochs() -> None:
     log = new_log()
     append(log, numbered(0))
     append(log, numbered(1), numbered(0, producer_id=8), leader_epoch=3)
-    log.truncate_to(1, no_checkpoint)
+    truncation.truncate_to(log, 1, no_checkpoint)
     assert log.epochs.entries == [(0, 0)]
     assert list(log.producers.by_id) == [7]
     assert refused(log, numbered(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -293,7 +294,7 @@ def test_retention_by_time() -> None:
     assert log.epochs.entries == [(0, log.start_offset)]
     assert next_offset(content(log)) == log.end_offset
     assert delete_old_segments(log, NOW_MS + 10_000, up_to=log.end_offset) == count - 5
-    assert (log.start_offset, log.size) == (log.end_offset, 0)
+    assert (log.start_offset, log.segments.size) == (log.end_offset, 0)
 
 
 @pytest.mark.parametrize("failing", range(9))
@@ -345,14 +346,14 @@ def test_flush_policy_by_messages() -> None:
 
 def test_a_flush_is_due_after_a_roll_or_flush_ms() -> None:
     log = new_log(config=LogConfig(flush_ms=1000))
-    log.flush(NOW_MS)
+    flushing.flush(log, NOW_MS)
     append(log, batch())
-    assert not log.is_flush_due(NOW_MS + 999)
-    assert log.is_flush_due(NOW_MS + 1000)
-    log.flush(NOW_MS + 1000)
+    assert not flushing.is_due(log, NOW_MS + 999)
+    assert flushing.is_due(log, NOW_MS + 1000)
+    flushing.flush(log, NOW_MS + 1000)
     append(log, batch())
-    log.roll(NOW_MS)
-    assert log.is_flush_due(NOW_MS + 1000)
+    rolling.roll(log, NOW_MS)
+    assert flushing.is_due(log, NOW_MS + 1000)
 
 
 @pytest.mark.parametrize("room", [0, 10, 100])

@@ -15,8 +15,7 @@ from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import layout
-from headgate.storage.log import flush, log_lock
-from headgate.storage.log import log as log_module
+from headgate.storage.log import appending, flush, flushing, log_lock, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
@@ -59,11 +58,11 @@ def broken(store: LogDirectory, files: CrashingFiles, config: LogConfig = SMALL)
     """A log of which a sync failed."""
     log = new_log(store, config)
     append(log, *(batch() for _ in range(10)))
-    log.flush()
+    flushing.flush(log)
     append(log, *(batch() for _ in range(60)))
     files.fail(errno.EIO, "sync", path="/t-0/")
     with pytest.raises(KafkaError):
-        log.flush()
+        flushing.flush(log)
     files.heal()
     return log
 
@@ -75,13 +74,13 @@ def begun(log: Log) -> sync_failure_repair.SyncFailureRepair:
 
 
 def rolled_by_a_thread(log: Log) -> OSError | None:
-    log.acquire(log_lock.ROLLING)
+    log.lock.acquire(log_lock.ROLLING)
     try:
-        log.roll(NOW_MS)
+        rolling.roll(log, NOW_MS)
     except OSError as error:
         return error
     finally:
-        log.release(log_lock.ROLLING)
+        log.lock.release(log_lock.ROLLING)
     return None
 
 
@@ -93,36 +92,45 @@ def assert_survives(log: Log, files: CrashingFiles) -> None:
         assert again.logs["t", 0].end_offset == log.end_offset
 
 
-STATES: dict[str, Callable[[Log], None]] = {
-    "staged": lambda log: setattr(log, "staged", object()),
-    "writing": lambda log: setattr(log, "being_written", object()),
-    "flushing": lambda log: setattr(log, "flushing", object()),
-    "rolling": lambda log: log.acquire(log_lock.ROLLING),
-    "repairing": lambda log: log.acquire(log_lock.REPAIRING),
-    "deleting": lambda log: log.acquire(log_lock.DELETING),
-    "swapping": lambda log: log.acquire(log_lock.SWAPPING),
-    "failed": lambda log: setattr(log, "sync_error", object()),
-    "retired": lambda log: setattr(log, "is_retired", True),
+def stage(log: Log) -> None:
+    appending.stage(log, batch(), 0, NOW_MS)
+
+
+def begin_write(log: Log) -> None:
+    stage(log)
+    assert appending.begin_write(log) is not None
+
+
+STATES: dict[str, Callable[[Log], object]] = {
+    "staged": stage,
+    "writing": begin_write,
+    "flushing": flushing.begin,
+    "rolling": lambda log: log.lock.acquire(log_lock.ROLLING),
+    "repairing": lambda log: log.lock.acquire(log_lock.REPAIRING),
+    "deleting": lambda log: log.lock.acquire(log_lock.DELETING),
+    "swapping": lambda log: log.lock.acquire(log_lock.SWAPPING),
+    "failed": lambda log: flushing.refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)),
+    "retired": lambda log: log.retire(),
 }
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_the_table_of_the_module_is_what_holds(store: LogDirectory, state: str) -> None:
     log = new_log(store)
-    assert all(log.may(act) for act in ACTS)
+    assert all(log.lock.may(act) for act in ACTS)
     STATES[state](log)
     (row,) = [line.split() for line in (log_lock.__doc__ or "").splitlines() if line.strip().startswith(state)]
     told = row[-5:]
-    assert [log.may(act) for act in ACTS] == [word == "yes" for word in told[:4]]
-    assert bool(log.exclusive_operations) == (told[4] == "no")
-    assert log.waits(log_lock.FLUSH) == (state in ("flushing", "rolling", "repairing", "deleting"))
+    assert [log.lock.may(act) for act in ACTS] == [word == "yes" for word in told[:4]]
+    assert bool(log.lock.is_exclusive) == (told[4] == "no")
+    assert log.lock.waits(log_lock.FLUSH) == (state in ("flushing", "rolling", "repairing", "deleting"))
 
 
 def test_two_threads_do_not_work_with_the_same_names(store: LogDirectory) -> None:
     log = new_log(store)
-    log.acquire(log_lock.ROLLING)
+    log.lock.acquire(log_lock.ROLLING)
     with pytest.raises(AssertionError, match="works with the files"):
-        log.acquire(log_lock.REPAIRING)
+        log.lock.acquire(log_lock.REPAIRING)
 
 
 def test_a_roll_beside_a_flush_that_is_begun_is_for_the_next_flush(
@@ -130,36 +138,36 @@ def test_a_roll_beside_a_flush_that_is_begun_is_for_the_next_flush(
 ) -> None:
     log = new_log(store)
     append(log, *(batch() for _ in range(10)))
-    log.flush()
+    flushing.flush(log)
     append(log, *(batch() for _ in range(5)))
     hold = flush.hold
 
     def roll_meanwhile(segments: Any) -> Any:
-        monkeypatch.setattr(log_module, "hold", hold)
+        monkeypatch.setattr(flushing, "hold", hold)
         held = hold(segments)
-        thread = threading.Thread(target=log.roll, args=(NOW_MS,))
+        thread = threading.Thread(target=rolling.roll, args=(log, NOW_MS))
         thread.start()
         thread.join()
         return held
 
-    monkeypatch.setattr(log_module, "hold", roll_meanwhile)
-    log.flush()
+    monkeypatch.setattr(flushing, "hold", roll_meanwhile)
+    flushing.flush(log)
     append(log, *(batch() for _ in range(5)))
-    log.flush()
+    flushing.flush(log)
     assert_survives(log, files)
 
 
 def test_a_flush_that_cannot_begin_forgets_nothing(store: LogDirectory, files: CrashingFiles) -> None:
     log = new_log(store)
     append(log, batch())
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     append(log, batch())
     owed = list(log.indexes_unsynced)
     assert owed
     log.close_files()
     files.fail(errno.EMFILE, "open")
     with pytest.raises(OSError, match=r".*"):
-        log.begin_flush()
+        flushing.begin(log)
     files.heal()
     assert (log.names_unsynced, log.indexes_unsynced, log.flushing) == (True, owed, None)
 
@@ -167,11 +175,11 @@ def test_a_flush_that_cannot_begin_forgets_nothing(store: LogDirectory, files: C
 def test_no_flush_is_due_while_a_thread_rolls(store: LogDirectory) -> None:
     log = new_log(store, LogConfig(flush_ms=0))
     append(log, batch())
-    assert log.is_flush_due(NOW_MS)
-    log.acquire(log_lock.ROLLING)
-    assert not log.is_flush_due(NOW_MS)
-    log.release(log_lock.ROLLING)
-    assert log.is_flush_due(NOW_MS)
+    assert flushing.is_due(log, NOW_MS)
+    log.lock.acquire(log_lock.ROLLING)
+    assert not flushing.is_due(log, NOW_MS)
+    log.lock.release(log_lock.ROLLING)
+    assert flushing.is_due(log, NOW_MS)
 
 
 def leave(log: Log) -> object:
@@ -197,7 +205,7 @@ def test_no_segment_comes_or_goes_while_a_log_is_mended(
     assert sync_failure_repair.end(log, work)
     assert act(log)
     append(log, *(batch() for _ in range(5)))
-    log.flush()
+    flushing.flush(log)
     assert_survives(log, files)
 
 
@@ -215,7 +223,7 @@ def test_dropped_bytes_are_cut_though_retention_would_take_them(store: LogDirect
     finish(work.write_steps())
     assert sync_failure_repair.end(log, work)
     append(log, batch())
-    log.flush()
+    flushing.flush(log)
     assert_survives(log, files)
 
 
@@ -238,7 +246,7 @@ def test_a_roll_writes_nothing_into_the_directory_of_a_new_topic(
     new = store.create("t", 0, NEW_ID, SMALL, NOW_MS)
     assert set(files.list(new.directory)) == {layout.PARTITION_METADATA, f"{0:020d}.log"}
     append(new, batch())
-    new.flush()
+    flushing.flush(new)
     again = open_store(files.crash(Random(3), power=False)).logs["t", 0]
     assert not again.producers.by_id
 
@@ -254,6 +262,17 @@ def test_a_log_is_not_made_anew_while_its_predecessor_is_mended(store: LogDirect
     assert not sync_failure_repair.end(log, work)
     new = store.create("t", 0, NEW_ID, SMALL, NOW_MS)
     append(new, *(batch() for _ in range(20)))
-    new.flush()
+    flushing.flush(new)
     again = open_store(files.crash(Random(1), power=True)).logs["t", 0]
     assert (again.topic_id, again.end_offset) == (NEW_ID, 20)
+
+
+def test_an_exclusive_operation_excludes_others_until_it_is_released() -> None:
+    lock = log_lock.LogLock()
+    lock.acquire(log_lock.ROLLING)
+    assert (lock.may(log_lock.ROLL), lock.waits(log_lock.ROLL), lock.may(log_lock.REPAIR)) == (False, True, False)
+    with pytest.raises(AssertionError, match="a thread works"):
+        lock.acquire(log_lock.ROLLING)
+    lock.acquire(log_lock.SWAPPING)
+    lock.release(log_lock.ROLLING)
+    assert (lock.may(log_lock.ROLL), lock.operations) == (True, log_lock.SWAPPING)

@@ -17,10 +17,11 @@ from headgate.protocol.records.batch import CRC_START, HEADER, BatchHeader, Reco
 from headgate.storage.config import LogConfig
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import File, Files
-from headgate.storage.log import validation
+from headgate.storage.log import appending, closing, flushing, rolling, validation
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import MAX_STAGED_BYTES, PendingWrite
 from headgate.storage.log.producers import Producer, Producers
+from headgate.storage.log.validation import BROKER, CLIENT, BatchOrigin
 from headgate.storage.recovery.recovery_input import RecoveryInput
 from headgate.storage.recovery.recovery_steps import open_log
 from headgate.storage.segment.segment import Segment
@@ -60,7 +61,7 @@ def log(tmp_path: Path) -> Log:
     made = Log(
         pool, str(tmp_path), "t", 0, None, LogConfig(), [Segment.create(pool, str(tmp_path), 0, NOW_MS)], Random(0)
     )
-    made.append(batch(b"first"), leader_epoch=1, now_ms=NOW_MS)
+    appending.append(made, batch(b"first"), leader_epoch=1, now_ms=NOW_MS)
     CountedFile.writes = 0
     return made
 
@@ -69,10 +70,8 @@ def batch(*values: bytes, timestamp: int = NOW_MS, **numbers: Any) -> memoryview
     return memoryview(build([Record(timestamp=timestamp, value=value) for value in values], **numbers))
 
 
-def stage(
-    log: Log, data: memoryview, now_ms: int = NOW_MS, leader_epoch: int = 1, validate: str = validation.HEADER
-) -> Any:
-    return log.stage(data, leader_epoch, now_ms, validate, GATHER)
+def stage(log: Log, data: memoryview, now_ms: int = NOW_MS, leader_epoch: int = 1, origin: BatchOrigin = CLIENT) -> Any:
+    return appending.stage(log, data, leader_epoch, now_ms, GATHER, origin=origin)
 
 
 def content(log: Log) -> list[tuple[int, bytes | None]]:
@@ -95,7 +94,7 @@ def test_many_small_batches_are_one_write(log: Log) -> None:
     for number in range(100):
         assert stage(log, batch(b"%d" % number)).first_offset == 1 + number
     assert CountedFile.writes == 0
-    log.write_staged()
+    appending.write_staged(log)
     assert CountedFile.writes == 1
     assert content(log) == [(0, b"first"), *((1 + number, b"%d" % number) for number in range(100))]
 
@@ -108,8 +107,8 @@ def test_what_has_to_be_looked_at_closely_is_written_together_too(log: Log, kind
     if kind == "several batches":
         data = [memoryview(bytearray().join(data[at : at + 4])) for at in range(0, 20, 4)]
     for part in data:
-        stage(log, part, validate=validation.OWN)
-    log.write_staged()
+        stage(log, part, origin=BROKER)
+    appending.write_staged(log)
     assert CountedFile.writes == 1
     assert content(log) == [(0, b"first"), *((1 + number, b"%d" % number) for number in range(20))]
 
@@ -118,33 +117,33 @@ def test_what_is_staged_is_a_copy(log: Log) -> None:
     data = batch(b"once")
     stage(log, data)
     data[:] = b"\xdd" * len(data)
-    log.write_staged()
+    appending.write_staged(log)
     assert content(log)[-1] == (1, b"once")
 
 
 def test_without_anything_staged_nothing_is_written(log: Log) -> None:
-    log.write_staged()
+    appending.write_staged(log)
     assert CountedFile.writes == 0
 
 
 def test_a_failed_write_takes_everything_back(log: Log) -> None:
     stage(log, batch(b"kept", producer_id=7, producer_epoch=0, base_sequence=0))
-    log.write_staged()
-    before = (log.end_offset, log.size, log.segments[-1].max_timestamp, log.producers.by_id[7].copy())
+    appending.write_staged(log)
+    before = (log.end_offset, log.segments.size, log.segments[-1].max_timestamp, log.producers.by_id[7].copy())
     CountedFile.fails = True
     stage(log, batch(b"lost", timestamp=NOW_MS + 5, producer_id=7, producer_epoch=0, base_sequence=1))
     stage(log, batch(b"lost too", producer_id=8, producer_epoch=0, base_sequence=0))
     staged = log.staged
     assert staged is not None
     with pytest.raises(KafkaError) as caught:
-        log.write_staged()
+        appending.write_staged(log)
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert staged.error is not None
     assert (str(staged.error), staged.error.__traceback__) == (str(caught.value), None)
-    assert (log.end_offset, log.size, log.segments[-1].max_timestamp, log.producers.by_id[7]) == before
+    assert (log.end_offset, log.segments.size, log.segments[-1].max_timestamp, log.producers.by_id[7]) == before
     assert 8 not in log.producers.by_id
     assert stage(log, batch(b"again", producer_id=7, producer_epoch=0, base_sequence=1)).first_offset == 2
-    log.write_staged()
+    appending.write_staged(log)
     assert content(log) == [(0, b"first"), (1, b"kept"), (2, b"again")]
 
 
@@ -152,7 +151,7 @@ def test_the_error_of_a_failed_write_holds_no_batches(log: Log) -> None:
     CountedFile.fails = True
     stage(log, batch(b"lost"))
     with pytest.raises(KafkaError) as caught:
-        log.write_staged()
+        appending.write_staged(log)
     cause = caught.value.__cause__
     assert isinstance(cause, OSError)
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
@@ -170,16 +169,16 @@ def test_a_threads_write_stays_when_the_file_is_closed_and_reopened(tmp_path: Pa
         segments = [Segment.create(pool, str(directory), 0, NOW_MS)]
         logs.append(Log(pool, str(directory), name, 0, None, LogConfig(), segments, Random(0)))
     log, other = logs
-    log.append(batch(b"first"), leader_epoch=1, now_ms=NOW_MS)
+    appending.append(log, batch(b"first"), leader_epoch=1, now_ms=NOW_MS)
     stage(log, batch(b"second"))
-    staged = log.begin_write()
+    staged = appending.begin_write(log)
     assert staged is not None
     staged.write()
-    other.append(batch(b"x"), leader_epoch=1, now_ms=NOW_MS)
+    appending.append(other, batch(b"x"), leader_epoch=1, now_ms=NOW_MS)
     piece = log.read(0, 1 << 20, 1, at_least_one=True)
     assert piece is not None
     piece.release()
-    log.end_write(staged, None)
+    appending.end_write(log, staged, None)
     assert content(log) == [(0, b"first"), (1, b"second")]
 
 
@@ -197,31 +196,31 @@ def test_an_index_that_cannot_be_written_waits_in_memory(tmp_path: Path) -> None
     log = Log(pool, directory, "t", 0, None, config, [Segment.create(pool, directory, 0, NOW_MS)], Random(0))
     files.is_full = True
     for _ in range(512):  # as many entries as are kept in memory
-        log.append(batch(bytes(100)), leader_epoch=1, now_ms=NOW_MS)
+        appending.append(log, batch(bytes(100)), leader_epoch=1, now_ms=NOW_MS)
     for _ in range(512):
-        log.append(batch(bytes(100)), leader_epoch=1, now_ms=NOW_MS)
+        appending.append(log, batch(bytes(100)), leader_epoch=1, now_ms=NOW_MS)
     assert not Path(log.segments[-1].offsets.path).exists()
     with pytest.raises(KafkaError, match="No space left"):
-        log.finish()
+        closing.finish(log)
     files.is_full = False
-    end_offset = log.append(batch(b"shorter"), leader_epoch=1, now_ms=NOW_MS).first_offset + 1
-    log.close()
+    end_offset = appending.append(log, batch(b"shorter"), leader_epoch=1, now_ms=NOW_MS).first_offset + 1
+    closing.close(log)
     partition = RecoveryInput("t", 0, directory, recovery_point=end_offset, is_clean=True)
     again = open_log(Pool(Files()), partition, config, Random(0), NOW_MS)
     assert again.end_offset == end_offset
     assert content(again)[-1] == (end_offset - 1, b"shorter")
-    again.close()
+    closing.close(again)
 
 
 def test_a_flush_makes_safe_only_what_was_written_when_it_began(log: Log) -> None:
     stage(log, batch(b"being written"))
-    staged = log.begin_write()
+    staged = appending.begin_write(log)
     assert staged is not None
-    flush = log.begin_flush()
+    flush = flushing.begin(log)
     flush.run()
     staged.write()
-    log.end_write(staged, None)
-    log.end_flush(flush)
+    appending.end_write(log, staged, None)
+    flushing.end(log, flush)
     assert (log.recovery_point, log.end_offset) == (1, 2)
 
 
@@ -232,18 +231,18 @@ def test_what_threads_write_leaves_the_blocks_of_indexes_in_memory(tmp_path: Pat
     log = Log(pool, str(tmp_path), "t", 0, None, LogConfig(index_interval_bytes=0), [segment], Random(0))
     for _ in range(600):
         stage(log, batch(b"a"))
-        staged = log.begin_write()
+        staged = appending.begin_write(log)
         assert staged is not None
         staged.write()
-        log.end_write(staged, None)
+        appending.end_write(log, staged, None)
     path = Path(log.segments[0].offsets.path)
     assert not path.exists()
     for _ in range(600):
-        log.append(batch(b"b"), leader_epoch=1, now_ms=NOW_MS)
+        appending.append(log, batch(b"b"), leader_epoch=1, now_ms=NOW_MS)
     assert path.stat().st_size >= 4096
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     assert path.stat().st_size == 8 * 1199
-    log.close()
+    closing.close(log)
 
 
 def test_a_batch_sent_twice_before_the_write_is_staged_once(log: Log) -> None:
@@ -251,7 +250,7 @@ def test_a_batch_sent_twice_before_the_write_is_staged_once(log: Log) -> None:
     first = stage(log, batch(b"once", **numbered))
     again = stage(log, batch(b"once", **numbered))
     assert (again.is_duplicate, again.first_offset) == (True, first.first_offset)
-    log.write_staged()
+    appending.write_staged(log)
     assert content(log) == [(0, b"first"), (1, b"once")]
 
 
@@ -278,8 +277,8 @@ def test_segments_roll_where_they_would_without_gathering(
         for number in range(30):
             stage(log, data(number))
             if not gathers:
-                log.write_staged()
-        log.write_staged()
+                appending.write_staged(log)
+        appending.write_staged(log)
         rolled.append([(segment.base_offset, segment.size, segment.offsets.content()) for segment in log.segments])
         assert len(content(log)) > 0
     assert rolled[0] == rolled[1]
@@ -289,7 +288,7 @@ def test_segments_roll_where_they_would_without_gathering(
 def test_a_new_leader_epoch_begins_with_a_new_write(log: Log) -> None:
     stage(log, batch(b"old"))
     stage(log, batch(b"new"), leader_epoch=2)
-    log.write_staged()
+    appending.write_staged(log)
     assert log.epochs.entries == [(1, 0), (2, 2)]
     assert CountedFile.writes == 2
 
@@ -299,7 +298,7 @@ def test_what_is_staged_is_bounded(log: Log) -> None:
         stage(log, batch(bytes(930)))
         assert log.staged is not None
         assert log.staged.size <= MAX_STAGED_BYTES
-    log.write_staged()
+    appending.write_staged(log)
     assert CountedFile.writes in (3, 4)
 
 
@@ -356,12 +355,12 @@ def test_a_plain_batch_is_one_in_which_no_check_finds_a_fault(changes: dict[str,
     def checked() -> BatchHeader | None:
         try:
             ((found, part),) = split(view)
-            validation.prepare(part, config, NOW_MS, validation.HEADER)
+            validation.prepare(part, config, NOW_MS)
         except (KafkaError, ValueError):
             return None
         return found
 
-    plain = validation.plain_batch(view, config, NOW_MS)
+    plain = validation.sound_batch(view, config, NOW_MS)
     if plain is not None:
         assert plain == checked()
     elif not header.is_log_append_time:  # such a batch is looked at closely, and found good
@@ -371,4 +370,4 @@ def test_a_plain_batch_is_one_in_which_no_check_finds_a_fault(changes: dict[str,
 def test_no_part_of_a_header_is_a_plain_batch() -> None:
     whole = batch(b"value")
     for size in range(len(whole)):
-        assert validation.plain_batch(whole[:size], replace(LogConfig()), NOW_MS) is None
+        assert validation.sound_batch(whole[:size], replace(LogConfig()), NOW_MS) is None

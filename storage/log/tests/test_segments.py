@@ -14,7 +14,7 @@ def filled(batches: int = 60) -> tuple[Log, Segments]:
     log = new_log()
     for _ in range(batches):
         append(log, batch(3))
-    return log, log._segments
+    return log, log.segments
 
 
 def test_every_offset_is_found_in_the_segment_that_holds_it() -> None:

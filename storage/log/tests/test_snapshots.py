@@ -59,8 +59,8 @@ def test_a_state_from_before_a_gap_is_not_taken() -> None:
     files = new_files(5)
     pool = Pool(files)
     items = [Segment.create(pool, "/d", base, NOW_MS) for base in (0, 12)]
-    producers, offset = finish(snapshots.replayed(files, "/d", [5], Segments(items), 12))
-    assert (dict(producers.by_id), offset) == ({}, 12)
+    producers = finish(snapshots.replayed(files, "/d", [5], Segments(items), 12))
+    assert (dict(producers.by_id), producers.snapshot_offset) == ({}, 12)
     items[0].append(batch(5), [(len(batch(5)), 4, NOW_MS)], 4096)
-    producers, offset = finish(snapshots.replayed(files, "/d", [5], Segments(items[:1]), 5))
-    assert (list(producers.by_id), offset) == ([5], 5)
+    producers = finish(snapshots.replayed(files, "/d", [5], Segments(items[:1]), 5))
+    assert (list(producers.by_id), producers.snapshot_offset) == ([5], 5)

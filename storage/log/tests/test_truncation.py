@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from headgate.storage.disk import checkpoint
+from headgate.storage.log import flushing, rolling, truncation
 from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
@@ -30,14 +31,14 @@ KEY = "t", 0
 def test_a_flush_promises_nothing_of_what_was_cut_meanwhile(again: bool) -> None:
     log = new_log(CrashingFiles())
     append(log, *(batch() for _ in range(50)))
-    flush = log.begin_flush()
+    flush = flushing.begin(log)
     if again:
-        log.restart_at(20, NOW_MS, no_checkpoint)
+        truncation.restart_at(log, 20, NOW_MS, no_checkpoint)
     else:
-        log.truncate_to(20, no_checkpoint)
+        truncation.truncate_to(log, 20, no_checkpoint)
     append(log, *(batch() for _ in range(50)))
     flush.run()
-    log.end_flush(flush)
+    flushing.end(log, flush)
     assert log.recovery_point == 20
 
 
@@ -46,11 +47,11 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, *(batch() for _ in range(10)))
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: 10})
     points = f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}"
     assert checkpoint.read_offsets(files, points) == {KEY: 10}
-    log.truncate_to(4, store.write_recovery_points)
+    truncation.truncate_to(log, 4, store.write_recovery_points)
     assert log.recovery_point == 4
     assert checkpoint.read_offsets(files, points) == {KEY: 4}
 
@@ -58,11 +59,11 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
 def test_a_cut_behind_the_end_is_none_and_before_the_start_a_fault() -> None:
     log = new_log(CrashingFiles())
     append(log, *(batch() for _ in range(10)))
-    log.truncate_to(10, no_checkpoint)
+    truncation.truncate_to(log, 10, no_checkpoint)
     assert log.end_offset == 10
     log.advance_start(5)
     with pytest.raises(ValueError, match="before its start"):
-        log.truncate_to(4, no_checkpoint)
+        truncation.truncate_to(log, 4, no_checkpoint)
 
 
 def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
@@ -70,9 +71,9 @@ def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
     files = CrashingFiles()
     log = new_log(files)
     append_own(log, transactional(0))
-    log.seal()
+    rolling.seal(log)
     append_own(log, marker(False))
-    log.restart_at(5, NOW_MS, no_checkpoint)
+    truncation.restart_at(log, 5, NOW_MS, no_checkpoint)
     append(log, batch())
     assert log.stable_offset == log.end_offset == 6
     assert open_store(files.crash(Random(1), power=False)).logs[KEY].stable_offset == 6

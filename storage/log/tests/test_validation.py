@@ -23,14 +23,15 @@ from headgate.protocol.records.compression import LZ4, compress
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
+from headgate.storage.log.validation import BROKER, CLIENT, CONVERTED, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.tests.builders import NOW_MS, batch
 
 HOUR_MS = 3_600_000
 
 
-def refusal(data: memoryview, config: LogConfig, validate: str = "header") -> ErrorCode:
+def refusal(data: memoryview, config: LogConfig, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> ErrorCode:
     try:
-        validation.prepare(data, config, NOW_MS, validate)
+        validation.prepare(data, config, NOW_MS, depth, origin)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -55,16 +56,16 @@ def test_the_times_of_all_records_are_looked_at_only_in_full() -> None:
     config = LogConfig(message_timestamp_before_max_ms=5)
     data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
     assert refusal(data, config) is ErrorCode.NONE
-    assert refusal(data, config, "full") is ErrorCode.INVALID_TIMESTAMP
+    assert refusal(data, config, RECORDS) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_log_append_time_from_a_client() -> None:
     """As Kafka has it: it is CreateTime after all, and refused where the broker sets times."""
     data = batch(2, log_append_time_ms=NOW_MS)
-    code, sentence, records = told(data, LogConfig(message_timestamp_type="LogAppendTime"), "header")
+    code, sentence, records = told(data, LogConfig(message_timestamp_type="LogAppendTime"), HEADER)
     assert (code, records) == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
     assert sentence == "a producer cannot send timestamp type LogAppendTime"
-    stored = validation.prepare(data, LogConfig(), NOW_MS, "header")
+    stored = validation.prepare(data, LogConfig(), NOW_MS)
     assert not read_header(stored).is_log_append_time
     assert check_crc(stored)
 
@@ -72,17 +73,17 @@ def test_log_append_time_from_a_client() -> None:
 def test_recompression_leaves_what_is_right_alone() -> None:
     config = LogConfig(compression_type="gzip")
     data = batch(3, compression=1)
-    assert validation.prepare(data, config, NOW_MS, "header") is data
+    assert validation.prepare(data, config, NOW_MS) is data
     plain = batch(3)
-    packed = validation.prepare(plain, config, NOW_MS, "header")
+    packed = validation.prepare(plain, config, NOW_MS)
     assert read_header(packed).compression == 1
     assert list(iterate(packed)) == list(iterate(plain))
 
 
-def told(data: memoryview, config: LogConfig, validate: str = "full") -> tuple[ErrorCode, str, list[int]]:
+def told(data: memoryview, config: LogConfig, depth: Depth = RECORDS) -> tuple[ErrorCode, str, list[int]]:
     """How a batch is refused: code, sentence, and which records."""
     with pytest.raises(KafkaError) as caught:
-        finish(validation.prepare_steps(data, config, NOW_MS, validate))
+        finish(validation.prepare_steps(data, config, NOW_MS, depth))
     return caught.value.code, caught.value.message, [number for number, _ in caught.value.record_errors]
 
 
@@ -90,7 +91,7 @@ def told(data: memoryview, config: LogConfig, validate: str = "full") -> tuple[E
 def test_each_refused_record_is_told(codec: int) -> None:
     config = LogConfig(cleanup_policy=("compact",), message_timestamp_before_max_ms=5)
     keyless = [Record(timestamp=NOW_MS, key=key) for key in (None, b"k", None, None, None)]
-    assert told(memoryview(build(keyless, compression=codec)), config, "header") == (
+    assert told(memoryview(build(keyless, compression=codec)), config, HEADER) == (
         ErrorCode.INVALID_RECORD,
         "4 records are refused: "
         + "; ".join([f"record {n}: it has no key; every record of a compacted topic needs one" for n in (0, 2, 3)]),
@@ -107,7 +108,7 @@ def test_what_the_header_says_of_times_is_told_of_records() -> None:
     config = LogConfig(message_timestamp_before_max_ms=5)
     times = [NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS, -1, NOW_MS + HOUR_MS + 2]
     data = build([Record(timestamp=time) for time in times], compression=1)
-    assert told(memoryview(data), config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [1, 4])
+    assert told(memoryview(data), config, HEADER)[::2] == (ErrorCode.INVALID_TIMESTAMP, [1, 4])
 
 
 def claim(base: int, claimed: int, *times: int, codec: int = 0) -> memoryview:
@@ -123,7 +124,7 @@ def test_no_record_is_read_for_a_time_that_the_header_tells() -> None:
     broken = memoryview(assemble(0, 1, 0, NOW_MS, NOW_MS + HOUR_MS + 1, 1, b"\x1f\x8b\x08 damaged"))
     for data in (memoryview(late), broken):
         with pytest.raises(KafkaError) as caught:
-            validation.prepare(data, LogConfig(), NOW_MS, "header")
+            validation.prepare(data, LogConfig(), NOW_MS)
         assert (caught.value.code, tuple(caught.value.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, ())
 
 
@@ -137,7 +138,7 @@ def test_one_refused_record_is_told_in_the_singular() -> None:
 def test_times_do_not_matter_where_the_broker_sets_them() -> None:
     data = memoryview(build([Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 6)]))
     config = LogConfig(message_timestamp_before_max_ms=5, message_timestamp_type="LogAppendTime")
-    assert refusal(data, config, "full") is ErrorCode.NONE
+    assert refusal(data, config, RECORDS) is ErrorCode.NONE
 
 
 def test_an_lz4_frame_that_java_could_not_read_is_refused_in_full() -> None:
@@ -162,7 +163,7 @@ def test_only_batches_in_another_codec_are_made_anew() -> None:
     parts = [build([Record(timestamp=NOW_MS, value=b"v")], compression=codec) for codec in range(5)]
     config = LogConfig(compression_type="zstd")
     data = memoryview(bytearray().join(parts))
-    view = finish(validation.prepare_steps(data, config, NOW_MS, "header", may_be_many=True))
+    view = finish(validation.prepare_steps(data, config, NOW_MS, HEADER, CONVERTED))
     batches = validation.stored(view, config, NOW_MS)
     assert [header.compression for header, _ in batches] == [4] * 5
     assert view.tobytes().endswith(parts[4])
@@ -175,14 +176,14 @@ def test_a_client_sends_one_batch(codec: int) -> None:
     for config in (LogConfig(), LogConfig(compression_type="gzip"), LogConfig(cleanup_policy=("compact",))):
         assert refusal(memoryview(bytearray(part)), config) is ErrorCode.NONE
         assert refusal(memoryview(part * 2), config) is ErrorCode.INVALID_RECORD
-        assert refusal(memoryview(part * 2), config, "own") is ErrorCode.NONE
+        assert refusal(memoryview(part * 2), config, origin=BROKER) is ErrorCode.NONE
         assert refusal(memoryview(part * 2)[:-1], config) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_the_time_of_the_append_is_set_last() -> None:
     config = LogConfig(message_timestamp_type="LogAppendTime", compression_type="gzip")
     data = batch(2)
-    view = validation.prepare(data, config, NOW_MS, "header")
+    view = validation.prepare(data, config, NOW_MS)
     assert not read_header(view).is_log_append_time
     batches = validation.stored(view, config, NOW_MS)
     assert [(header.is_log_append_time, header.max_timestamp) for header, _ in batches] == [(True, NOW_MS)]
@@ -192,7 +193,7 @@ def test_the_time_of_the_append_is_set_last() -> None:
 def test_an_lz4_frame_is_not_looked_at_in_the_first_slice() -> None:
     """It may have a block for each byte; and the first slice is done on the loop."""
     data = memoryview(assemble(0, LZ4, 0, NOW_MS, NOW_MS, 1, compress(LZ4, b"no record")[:-4]))
-    steps = validation.prepare_steps(data, LogConfig(), NOW_MS, "full")
+    steps = validation.prepare_steps(data, LogConfig(), NOW_MS, RECORDS)
     next(steps)
     with pytest.raises(KafkaError, match="its frame has no end"):
         next(steps)
@@ -205,7 +206,7 @@ def test_long_work_comes_in_slices() -> None:
     def slices(records: list[Record], codec: int, **settings: Any) -> int:
         config = LogConfig(max_message_bytes=1 << 20, **settings)
         data = memoryview(build(records, compression=codec))
-        return len(list(validation.prepare_steps(data, config, NOW_MS, "full")))
+        return len(list(validation.prepare_steps(data, config, NOW_MS, RECORDS)))
 
     assert slices(few, 0) == 0
     assert slices(many, 0) > 10
@@ -220,29 +221,29 @@ def test_a_coordinators_batch_is_one_of_a_transaction() -> None:
     own = build(records, producer_id=1, producer_epoch=0, is_transactional=True)
     marker = control.build(control.Marker(True, 3), producer_id=1, producer_epoch=0, timestamp=NOW_MS)
     for made in (own, marker):
-        assert validation.own_batch(memoryview(made), LogConfig()) == read_header(made)
-        assert validation.own_batch(memoryview(made), LogConfig(message_timestamp_type="LogAppendTime")) is None
-        assert validation.own_batch(memoryview(made + made), LogConfig()) is None
+        assert validation.transaction_batch(memoryview(made), LogConfig()) == read_header(made)
+        assert validation.transaction_batch(memoryview(made), LogConfig(message_timestamp_type="LogAppendTime")) is None
+        assert validation.transaction_batch(memoryview(made + made), LogConfig()) is None
         for position in (16, 20, 21, len(made) - 1):
             damaged = bytearray(made)
             damaged[position] ^= 0x80
-            assert validation.own_batch(memoryview(damaged), LogConfig()) is None
-    assert validation.own_batch(memoryview(build(records)), LogConfig()) is None
-    assert validation.own_batch(memoryview(build(records, is_transactional=True)), LogConfig()) is None
+            assert validation.transaction_batch(memoryview(damaged), LogConfig()) is None
+    assert validation.transaction_batch(memoryview(build(records)), LogConfig()) is None
+    assert validation.transaction_batch(memoryview(build(records, is_transactional=True)), LogConfig()) is None
 
 
 def test_what_the_broker_has_just_made_is_one_batch_that_is_stored_unchanged() -> None:
     made = build([Record(timestamp=NOW_MS, key=b"k", value=b"v")])
     exact, less = (LogConfig(max_message_bytes=size) for size in (len(made), len(made) - 1))
-    assert validation.made_batch(memoryview(made), exact) == read_header(made)
-    assert validation.made_batch(memoryview(made), less) is None
-    assert validation.made_batch(memoryview(made + made), LogConfig()) is None
-    assert validation.made_batch(memoryview(made), LogConfig(message_timestamp_type="LogAppendTime")) is None
+    assert validation.fresh_batch(memoryview(made), exact) == read_header(made)
+    assert validation.fresh_batch(memoryview(made), less) is None
+    assert validation.fresh_batch(memoryview(made + made), LogConfig()) is None
+    assert validation.fresh_batch(memoryview(made), LogConfig(message_timestamp_type="LogAppendTime")) is None
 
 
-def stored_maximum(data: memoryview, config: LogConfig, validate: str = "header") -> int:
+def stored_maximum(data: memoryview, config: LogConfig, depth: Depth = HEADER) -> int:
     """The maximum timestamp that a leader stores for a client's batch."""
-    made = finish(validation.prepare_steps(data, config, NOW_MS, validate))
+    made = finish(validation.prepare_steps(data, config, NOW_MS, depth))
     assert check_crc(made)
     return read_header(made).max_timestamp
 
@@ -253,29 +254,29 @@ def test_records_decide_where_the_header_cannot_be_right(claimed: int, codec: in
     """Apache Kafka 3.9 and 4.1 read every record, and store NOW_MS + 7."""
     data = claim(NOW_MS, claimed, NOW_MS + 7, NOW_MS + 3, codec=codec)
     config = LogConfig(message_timestamp_before_max_ms=2 * HOUR_MS)
-    assert validation.plain_batch(data, config, NOW_MS) is None
+    assert validation.sound_batch(data, config, NOW_MS) is None
     assert stored_maximum(data, config) == NOW_MS + 7
 
 
 @pytest.mark.parametrize("claimed", [-1, NOW_MS, NOW_MS + HOUR_MS])
 @pytest.mark.parametrize(
-    "codec,validate,settings",
+    "codec,depth,settings",
     [
-        (0, "full", {}),
-        (LZ4, "full", {}),
-        (0, "header", {"cleanup_policy": ("compact",)}),
-        (LZ4, "header", {"cleanup_policy": ("compact",)}),
-        (0, "header", {"compression_type": "zstd"}),
-        (LZ4, "header", {"compression_type": "zstd"}),
-        (LZ4, "header", {"compression_type": "uncompressed"}),
+        (0, RECORDS, {}),
+        (LZ4, RECORDS, {}),
+        (0, HEADER, {"cleanup_policy": ("compact",)}),
+        (LZ4, HEADER, {"cleanup_policy": ("compact",)}),
+        (0, HEADER, {"compression_type": "zstd"}),
+        (LZ4, HEADER, {"compression_type": "zstd"}),
+        (LZ4, HEADER, {"compression_type": "uncompressed"}),
     ],
 )
 def test_the_maximum_is_that_of_the_records_if_read(
-    codec: int, validate: str, settings: dict[str, Any], claimed: int
+    codec: int, depth: Depth, settings: dict[str, Any], claimed: int
 ) -> None:
     data = claim(NOW_MS, claimed, NOW_MS + 7, NOW_MS + 3, codec=codec)
     records = list(iterate(data))
-    made = finish(validation.prepare_steps(data, LogConfig(**settings), NOW_MS, validate))
+    made = finish(validation.prepare_steps(data, LogConfig(**settings), NOW_MS, depth))
     assert (read_header(made).max_timestamp, check_crc(made)) == (NOW_MS + 7, True)
     assert list(iterate(made)) == records
 
@@ -283,8 +284,8 @@ def test_the_maximum_is_that_of_the_records_if_read(
 def test_a_sound_maximum_stays_whatever_reads_it() -> None:
     data = claim(NOW_MS, NOW_MS + 7, NOW_MS + 7, NOW_MS + 3)
     before = bytes(data)
-    assert validation.plain_batch(data, LogConfig(), NOW_MS) == read_header(data)
-    assert finish(validation.prepare_steps(data, LogConfig(), NOW_MS, "full")) is data
+    assert validation.sound_batch(data, LogConfig(), NOW_MS) == read_header(data)
+    assert finish(validation.prepare_steps(data, LogConfig(), NOW_MS, RECORDS)) is data
     assert data == before
 
 
@@ -299,13 +300,13 @@ def test_records_without_a_time_have_no_maximum() -> None:
 def test_a_late_record_is_refused_whatever_the_header_says(claimed: int) -> None:
     ten_days_ms = 10 * 24 * HOUR_MS
     data = claim(NOW_MS, claimed, NOW_MS + 1, NOW_MS + ten_days_ms, NOW_MS - 1)
-    assert told(data, LogConfig(), "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [2])
+    assert told(data, LogConfig(), HEADER)[::2] == (ErrorCode.INVALID_TIMESTAMP, [2])
 
 
 def test_the_loop_reads_no_records_for_a_doubtful_time() -> None:
     for claimed in (-1, NOW_MS + HOUR_MS + 1):
         with pytest.raises(KafkaError) as caught:
-            validation.prepare(claim(NOW_MS, claimed, NOW_MS + 7), LogConfig(), NOW_MS, "header")
+            validation.prepare(claim(NOW_MS, claimed, NOW_MS + 7), LogConfig(), NOW_MS)
         assert (caught.value.code, tuple(caught.value.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, ())
 
 
@@ -314,16 +315,16 @@ def test_times_are_not_read_where_the_broker_sets_them() -> None:
     data = claim(NOW_MS, -1, NOW_MS + 7)
     broken = memoryview(assemble(0, 0, 0, NOW_MS, -1, 1, b"no record"))
     for one in (data, broken):
-        validation.stored(validation.prepare(one, config, NOW_MS, "header"), config, NOW_MS)
+        validation.stored(validation.prepare(one, config, NOW_MS), config, NOW_MS)
         assert read_header(one).max_timestamp == NOW_MS
 
 
 def test_log_append_time_of_a_client_has_the_time_of_its_header() -> None:
     """Apache Kafka reads this time for every record, and stores it with CreateTime."""
     config = LogConfig(message_timestamp_before_max_ms=5)
-    assert stored_maximum(batch(2, timestamp=1, log_append_time_ms=NOW_MS), config, "full") == NOW_MS
+    assert stored_maximum(batch(2, timestamp=1, log_append_time_ms=NOW_MS), config, RECORDS) == NOW_MS
     late = batch(2, log_append_time_ms=NOW_MS + 2 * HOUR_MS)
-    assert told(late, config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
+    assert told(late, config, HEADER)[::2] == (ErrorCode.INVALID_TIMESTAMP, [0, 1])
 
 
 def test_records_that_are_compressed_anew_have_to_be_sound() -> None:
@@ -338,12 +339,12 @@ def test_records_that_are_compressed_anew_have_to_be_sound() -> None:
 def test_records_that_no_java_client_reads_are_refused(codec: int, producer: dict[str, int]) -> None:
     """Apache Kafka 3.9 and 4.1 refuse them with UNKNOWN_SERVER_ERROR, which tells a producer less."""
     sound = batch(3, compression=codec, is_transactional=bool(producer), **producer)
-    assert validation.plain_batch(sound, LogConfig(), NOW_MS) == read_header(sound)
+    assert validation.sound_batch(sound, LogConfig(), NOW_MS) == read_header(sound)
     linked = lz4.frame.compress(bytes(300_000), block_linked=True)
     content = {LZ4: linked}.get(codec, b"\x01\x01 of no codec")
     wrong = memoryview(with_records(read_header(sound), content))
     config = LogConfig(max_message_bytes=1 << 20)
-    assert validation.plain_batch(wrong, config, NOW_MS) is None
-    code, sentence, _ = told(wrong, config, "header")
+    assert validation.sound_batch(wrong, config, NOW_MS) is None
+    code, sentence, _ = told(wrong, config, HEADER)
     assert code is ErrorCode.INVALID_RECORD
     assert "Kafka's Java clients could not read the records" in sentence

@@ -8,8 +8,9 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader, read_header
+from headgate.storage.log import appending
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import FULL, HEADER, PREPARED
+from headgate.storage.log.validation import CLIENT, CONVERTED, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.log.verification import UnverifiedTransaction, Verification
 from headgate.storage.tests.builders import (
     NOW_MS,
@@ -38,33 +39,33 @@ def verified(log: Log, sequence: int = 0, epoch: int = 0, *, begins_at_zero: boo
     begin(log, sequence, epoch, begins_at_zero=begins_at_zero).is_verified = True
 
 
-def refused(log: Log, data: memoryview, validate: str = HEADER) -> ErrorCode:
+def refused(log: Log, data: memoryview) -> ErrorCode:
     end_offset, stable_offset = log.end_offset, log.stable_offset
     with pytest.raises(KafkaError) as caught:
-        append(log, data, validate=validate)
+        append(log, data)
     assert (log.end_offset, log.stable_offset) == (end_offset, stable_offset)
     return caught.value.code
 
 
-def is_unverified(log: Log, data: memoryview, validate: str = HEADER) -> bool:
+def is_unverified(log: Log, data: memoryview, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> bool:
     with pytest.raises(UnverifiedTransaction) as caught:
-        append(log, data, validate=validate)
+        append(log, data, depth=depth, origin=origin)
     assert caught.value.header[1:] == read_header(data)[1:]
     return True
 
 
-@pytest.mark.parametrize("validate", [HEADER, FULL, PREPARED])
+@pytest.mark.parametrize("depth,origin", [(HEADER, CLIENT), (RECORDS, CLIENT), (HEADER, CONVERTED)])
 @pytest.mark.parametrize("config", [SMALL, COMPACTED, APPEND_TIME])
-def test_the_first_batch_needs_the_coordinators_word(config: object, validate: str) -> None:
+def test_the_first_batch_needs_the_coordinators_word(config: object, depth: Depth, origin: BatchOrigin) -> None:
     log = new_log(config=config)  # type: ignore[arg-type]
-    assert is_unverified(log, transactional(0), validate)
+    assert is_unverified(log, transactional(0), depth, origin)
     assert not log.has_transactions
     begin(log)
-    assert is_unverified(log, transactional(0), validate), "asked, but not answered"
+    assert is_unverified(log, transactional(0), depth, origin), "asked, but not answered"
     verified(log)
-    assert append(log, transactional(0), validate=validate) == 1
+    assert append(log, transactional(0), depth=depth, origin=origin) == 1
     assert (log.has_transactions, log.stable_offset) == (True, 0)
-    assert append(log, transactional(1), transactional(2), validate=validate) == 3, "the transaction is open"
+    assert append(log, transactional(1), transactional(2), depth=depth, origin=origin) == 3, "the transaction is open"
 
 
 def test_a_marker_ends_the_verification_of_the_next_batch() -> None:
@@ -141,7 +142,7 @@ def test_a_sequence_used_again_holds_up_its_transaction(is_commit: bool) -> None
     append(log, transactional(0), transactional(1))
     append_own(log, marker(is_commit))
     verified(log, 1)
-    info = log.append(transactional(1), leader_epoch=0, now_ms=NOW_MS)
+    info = appending.append(log, transactional(1), leader_epoch=0, now_ms=NOW_MS)
     assert (info.is_duplicate, info.first_offset) == (True, 1)
     verified(log, 2)
     assert refused(log, transactional(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -169,7 +170,7 @@ def test_copies_behind_a_lower_sequence_are_copies(config: object) -> None:
     append_own(log, marker(False))
     verified(log, 0)
     for sequence in (0, 2, 1):
-        info = log.append(transactional(sequence), leader_epoch=0, now_ms=NOW_MS)
+        info = appending.append(log, transactional(sequence), leader_epoch=0, now_ms=NOW_MS)
         assert (info.is_duplicate, info.first_offset) == (True, sequence)
     verified(log, 0, epoch=1)
     assert refused(log, transactional(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "of an epoch of before"
@@ -199,18 +200,18 @@ def test_a_repeated_first_batch_is_a_duplicate() -> None:
     log = new_log()
     verified(log)
     append(log, transactional(0, 2))
-    info = log.append(transactional(0, 2), leader_epoch=0, now_ms=NOW_MS)
+    info = appending.append(log, transactional(0, 2), leader_epoch=0, now_ms=NOW_MS)
     assert (info.is_duplicate, info.first_offset) == (True, 0)
 
 
 def test_a_write_that_failed_has_the_coordinator_asked_again() -> None:
     log = new_log()
     verified(log)
-    log.stage(transactional(0), 0, NOW_MS, HEADER)
-    staged = log.begin_write()
+    appending.stage(log, transactional(0), 0, NOW_MS)
+    staged = appending.begin_write(log)
     assert staged is not None
     with pytest.raises(KafkaError):
-        log.end_write(staged, OSError("no room"))
+        appending.end_write(log, staged, OSError("no room"))
     assert is_unverified(log, transactional(0))
 
 

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from headgate.storage.config import LogConfig
+from headgate.storage.log import flushing, rolling
 from headgate.storage.recovery.index_check import has_indexes
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, assert_derived_state, batch, open_store
@@ -106,9 +107,9 @@ def test_a_hole_at_the_beginning_of_an_index_is_found(suffix: str, lost: slice) 
     store = open_store(files, config)
     log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
     append(log, *(batch(300, timestamp=NOW_MS + number) for number in range(4)))
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({})
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     path = log.segments[0].path.removesuffix(".log") + suffix
     whole = files.read(path)
     assert (599).to_bytes(4, "big") in whole[: 8 if suffix == ".index" else 12]
@@ -141,7 +142,7 @@ def test_the_time_index_of_cut_batches_is_not_taken_for_the_next(times: list[tup
     log = store.logs[KEY]
     assert not files.exists(path)
     append(log, batch(2), batch(2))
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
     if is_back:
         files.write(path, index)

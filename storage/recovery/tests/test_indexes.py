@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from headgate.storage.config import LogConfig
+from headgate.storage.log import flushing, rolling
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -35,9 +36,9 @@ def test_a_lost_block_of_the_index_of_a_synced_segment_is_rebuilt(suffix: str) -
     log = store.create("t", 0, TOPIC_ID, config, NOW_MS)
     for number in range(20):
         append(log, batch(timestamp=NOW_MS + number))
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     path = f"{log.directory}/{0:020d}{suffix}"
     whole = bytes(files.file(path).content)
     width = 8 if suffix == ".index" else 12
@@ -87,7 +88,7 @@ def test_a_power_cut_during_an_index_rebuild_leaves_no_wrong_one(cut_after: int)
         store = open_store(files)
         log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
         append(log, *(batch(size=100, timestamp=NOW_MS + number) for number in range(40)))
-        log.flush()
+        flushing.flush(log)
         store.checkpoint({("t", 0): log.end_offset})
         for path in log.segments[0].sealed_indexes:
             files.truncate(path, 0)

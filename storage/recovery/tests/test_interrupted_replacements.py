@@ -12,8 +12,8 @@ import pytest
 from headgate.protocol.records.batch import read_header
 from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.errors import CorruptLog
-from headgate.storage.log.replacement import CLEANED_SUFFIX
-from headgate.storage.log.tests.test_replacement import EXPECTED, KEY, LARGE, PARTITION, compacting, filled, names
+from headgate.storage.segment.replacement import CLEANED_SUFFIX
+from headgate.storage.segment.tests.test_replacement import EXPECTED, KEY, LARGE, PARTITION, compacting, filled, names
 from headgate.storage.tests.builders import open_store
 from headgate.storage.tests.compacted import (
     assert_indexes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.storage.log import flushing
 from headgate.storage.recovery.leader_epochs import with_beginning
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, files_of, open_store
 from headgate.storage.tests.compacted import COMPACT, close_segment, compact, keyed, put
@@ -31,7 +32,7 @@ def test_epochs_of_a_compacted_log_are_derived_once(caplog: pytest.LogCaptureFix
     put(log, keyed(("a", "1")), keyed(("a", "2")))
     close_segment(log)
     assert compact(log, NOW_MS)
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({})
     files.remove("/data/t-0/leader-epoch-checkpoint")
     for count in (1, 1):
@@ -49,10 +50,10 @@ def test_epochs_of_a_scanned_compacted_log_begin_as_the_file_says(caplog: pytest
     log = store.create("t", 0, TOPIC_ID, COMPACT, NOW_MS)
     put(log, keyed(("a", "1")), keyed(("a", "2")))
     close_segment(log)
-    log.flush()
+    flushing.flush(log)
     assert compact(log, NOW_MS)
-    assert next(log.headers(0)).base_offset == 1
-    log.write_epochs()
+    assert next(log.segments.headers(0)).base_offset == 1
+    flushing.write_epochs(log)
     for _ in range(2):
         store = open_store(killed(files), COMPACT)
         assert store.logs[KEY].epochs.entries == [(0, 0)]

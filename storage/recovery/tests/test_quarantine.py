@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from headgate.protocol.steps import finish
-from headgate.storage.log.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
 from headgate.storage.recovery.quarantine import FinalBatch, quarantine_cut, replaced
+from headgate.storage.segment.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
 from headgate.storage.tests.builders import NOW_MS, content, open_store
 from headgate.storage.tests.compacted import assert_indexes, close_segment, compact, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles

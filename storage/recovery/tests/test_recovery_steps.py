@@ -14,6 +14,7 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog
+from headgate.storage.log import flushing
 from headgate.storage.recovery import recovery_steps as opening
 from headgate.storage.recovery.recovery_input import RecoveryInput
 from headgate.storage.recovery.recovery_steps import open_log
@@ -175,14 +176,14 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     files = CrashingFiles()
     store = open_store(files)
     append(store.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS), *(batch() for _ in range(20)))
-    assert not reopened(files).logs[KEY].is_flush_due(NOW_MS), "so little is scanned again in no time"
+    assert not flushing.is_due(reopened(files).logs[KEY], NOW_MS), "so little is scanned again in no time"
     monkeypatch.setattr(opening, "SCANNED_BYTES", 1000)
     files = killed(files)
     store = open_store(files)
     log = store.logs[KEY]
-    assert log.is_flush_due(NOW_MS)
-    log.flush()
-    assert not log.is_flush_due(NOW_MS)
+    assert flushing.is_due(log, NOW_MS)
+    flushing.flush(log)
+    assert not flushing.is_due(log, NOW_MS)
     store.checkpoint({})
     store = LogDirectory.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1)).claim()
     begun = store.begin_opening(KEY, LogConfig(), NOW_MS)

@@ -13,6 +13,7 @@ import pytest
 
 from headgate.protocol.errors import KafkaError
 from headgate.storage.errors import CorruptLog, UnsupportedLog
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.recovery.scan import Clean, Corrupt, Torn, classify
@@ -137,7 +138,7 @@ def test_damage_below_the_recovery_point_stops_that_partition_only(position: int
     store = filled(files)
     store.create("other", 0, bytes(16), SMALL, NOW_MS)
     log = store.logs[KEY]
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: 3})
     file = files.file(log.segments[-1].path)
     damaged = log.segments[-1].offsets.last_position + position

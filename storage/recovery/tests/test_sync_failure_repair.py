@@ -13,6 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import checkpoint
+from headgate.storage.log import closing, flushing, log_lock, rolling
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
@@ -40,7 +41,7 @@ def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -
     """A log of which so many batches are on the disk, and a sync of the rest failed."""
     log = new_log(CrashingFiles(), config)
     append(log, *(batch() for _ in range(flushed)))
-    log.flush()
+    flushing.flush(log)
     append(log, *(batches or [batch() for _ in range(60)]))
     fail(log)
     return log
@@ -52,7 +53,7 @@ def fail(log: Log) -> None:
     for name in files.list(log.directory):  # the system writes when it likes, and fails; the sync reports it
         files.file(f"{log.directory}/{name}").fail_to_sync()
     with pytest.raises(KafkaError, match=r"a sync of t-0 failed|refuses"):
-        log.flush()
+        flushing.flush(log)
     assert log.sync_error is not None
     files.heal()
 
@@ -65,7 +66,8 @@ def test_a_second_sync_alone_proves_nothing() -> None:
     """The test's own disk: what the failed sync has dropped does not come back by a sync that succeeds."""
     log = broken()
     log.sync_error = None
-    log.flush()
+    log.lock.release(log_lock.FAILED)
+    flushing.flush(log)
     assert log.recovery_point == log.end_offset
     store = open_store(files_of(log).crash(Random(0), power=True))
     assert ("t", 0) in store.failed or store.logs["t", 0].end_offset < log.end_offset
@@ -94,7 +96,7 @@ def test_nothing_is_taken_meanwhile_and_all_is_read() -> None:
     before = content(log)
     work = sync_failure_repair.begin(log)
     assert work is not None
-    for refused in (lambda: append(log, batch()), log.flush, log.finish):
+    for refused in (lambda: append(log, batch()), lambda: flushing.flush(log), lambda: closing.finish(log)):
         with pytest.raises(KafkaError, match="once more") as caught:
             refused()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -117,7 +119,7 @@ def test_a_disk_that_still_fails_is_tried_again() -> None:
 
 def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
     log = broken(*(numbered(number) for number in range(40)))
-    before, segments = content(log), log.segments
+    before, segments = content(log), log.segments[:]
     lost = next(segment for segment in segments if segment.base_offset > 20)
     assert lost is not segments[-1]
     position = lost.locate(lost.base_offset + 2)
@@ -138,7 +140,7 @@ def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogC
 
 def test_what_is_lost_is_kept_aside_once_however_often_it_is_tried() -> None:
     log = broken(*(numbered(number) for number in range(40)))
-    blank(log, log.active, log.active.size - 50, 30)
+    blank(log, log.segments.active, log.segments.active.size - 50, 30)
     fault = files_of(log).fail(errno.EIO, "sync_directory")
     for _ in range(3):
         assert not sync_failure_repair.repair(log)
@@ -247,7 +249,7 @@ def test_indexes_that_the_system_dropped_are_made_anew(suffix: str) -> None:
 def test_indexes_that_are_gone_or_cannot_be_read_are_made_anew(number: int, suffix: str, is_active: bool) -> None:
     log = broken(*(batch() for _ in range(100)))
     before, segment = content(log), log.segments[-1 if is_active else 1]
-    log.seal()
+    rolling.seal(log)
     path = f"{log.directory}/{segment.base_offset:020d}{suffix}"
     whole = files_of(log).read(path)
     assert whole
@@ -257,7 +259,7 @@ def test_indexes_that_are_gone_or_cannot_be_read_are_made_anew(number: int, suff
         files_of(log).fail(number, "read", path=path)
     assert sync_failure_repair.repair(log)
     files_of(log).heal()
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     assert content(log) == before
     assert files_of(log).read(path) == whole
     assert_derived_state(log)
@@ -290,7 +292,7 @@ def test_indexes_that_are_older_than_the_log_are_made_anew(is_active: bool) -> N
     else:
         assert files_of(log).read(segment.offsets.path)[: len(whole)] == whole
     assert_derived_state(log)
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     assert files_of(log).read(segment.offsets.path)[: len(whole)] == whole
     append(log, batch())
     assert_derived_state(log)
@@ -298,19 +300,17 @@ def test_indexes_that_are_older_than_the_log_are_made_anew(is_active: bool) -> N
 
 def test_a_log_that_is_written_to_is_left_alone() -> None:
     log = broken()
-    log.being_written = log.staged = None
-    log.staged = staged = object()  # type: ignore[assignment]
+    log.lock.operations |= log_lock.STAGED
     assert sync_failure_repair.begin(log) is None
     assert not sync_failure_repair.repair(log)
-    log.staged = None
-    assert staged is not None
+    log.lock.release(log_lock.STAGED)
     assert sync_failure_repair.repair(log)
 
 
 def test_want_of_descriptors_is_not_the_disks_fault() -> None:
     log = new_log()
     append(log, batch())
-    log.refuse_after_failed_sync(OSError(errno.EMFILE, "too many open files"))
+    flushing.refuse_after_failed_sync(log, OSError(errno.EMFILE, "too many open files"))
     assert log.sync_error is None
     append(log, batch())
 
@@ -360,7 +360,7 @@ def test_a_cut_waits_for_the_disk_in_threads_alone(number: int) -> None:
     log.close_files()
     assert mended_with_a_dead_loop(log)
     assert (log.end_offset, log.recovery_point, log.sync_error) == (end_offset, end_offset, None)
-    assert not log.active.may_be_longer
+    assert not log.segments.active.may_be_longer
     for left in log.segments:
         assert len(files_of(log).file(left.path).durable) == left.size
     names = files_of(log).list(log.directory)
@@ -403,7 +403,7 @@ def test_without_room_for_indexes_they_stay_in_memory() -> None:
     assert sync_failure_repair.end(log, work)
     assert not files_of(log).exists(path), "a start makes it anew"
     assert_derived_state(log)
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     assert files_of(log).read(path) == whole
 
 
@@ -434,9 +434,9 @@ def test_an_index_that_points_too_far_hides_no_loss() -> None:
     config = LogConfig(index_interval_bytes=200)
     log = new_log(CrashingFiles(), config)
     append(log, *(batch() for _ in range(100)))
-    log.flush()
+    flushing.flush(log)
     append(log, *(batch() for _ in range(200)))
-    segment = log.active
+    segment = log.segments.active
     segment.offsets.flush()
     fail(log)
     log.close_files()
@@ -458,13 +458,13 @@ def walk_to(segment: Segment, offset: int) -> int:
 def test_leader_epochs_of_what_is_lost_are_forgotten() -> None:
     log = new_log(CrashingFiles())
     append(log, batch(), leader_epoch=1)
-    log.flush()
+    flushing.flush(log)
     append(log, batch(), leader_epoch=1)
     append(log, batch(), leader_epoch=2)
-    position = walk_to(log.active, 2)
-    log.write_epochs()
+    position = walk_to(log.segments.active, 2)
+    flushing.write_epochs(log)
     fail(log)
-    blank(log, log.active, position, 90)
+    blank(log, log.segments.active, position, 90)
     assert mended_with_a_dead_loop(log)
     assert log.epochs.entries == [(1, 0)]
     assert read_entries(files_of(log).copy(only_durable=True), log.directory) == [(1, 0)]
@@ -487,7 +487,7 @@ def compacted() -> Log:
     with pytest.raises(OSError, match="cannot be renamed"):
         compact(log, NOW_MS)
     files.heal()
-    assert log.compacted.unfinished is not None
+    assert log.segments.compacted.unfinished is not None
     assert len(log.segments) == 2
     return log
 
@@ -496,7 +496,7 @@ def test_replaced_segments_are_not_taken_for_bytes_behind_the_end() -> None:
     log = compacted()
     put(log, *(keyed((f"n{number}", "1")) for number in range(10)))
     fail(log)
-    before, active = values(log), log.active
+    before, active = values(log), log.segments.active
     blank(log, active, active.size - 80, 80)
     assert sync_failure_repair.repair(log)
     assert values(log).items() < before.items()
@@ -514,5 +514,5 @@ def test_an_index_is_rebuilt_from_the_compacted_segment() -> None:
     assert sync_failure_repair.apply_index(log, work)
     assert values(log) == expected
     assert_indexes(log)
-    log.compacted.finish()
+    log.segments.compacted.finish()
     assert values(log) == expected

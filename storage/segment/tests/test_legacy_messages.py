@@ -72,7 +72,7 @@ def all_read(log: Log, max_bytes: int = 300) -> list[Record]:
         piece = log.read(offset, max_bytes, log.end_offset, at_least_one=True)
         if piece is None:
             return found
-        assert isinstance(piece, MessagesSlice) == log.segments[log._segments.position_of(offset)].has_legacy_format
+        assert isinstance(piece, MessagesSlice) == log.segments[log.segments.position_of(offset)].has_legacy_format
         data = piece.read()
         assert legacy_messages.whole_bytes(data) == len(data)
         found += [record for record in legacy.iterate(data) if record.offset >= offset]
@@ -85,7 +85,7 @@ def test_messages_are_read_from_any_offset(magic: int, codec: int) -> None:
     log = opened(kafkas((0, stored(magic, codec)), (COUNT, stored(magic, codec, COUNT))))
     expected = records(0, 2 * COUNT, magic)
     assert (log.start_offset, log.end_offset) == (0, 2 * COUNT)
-    assert log.has_legacy_format
+    assert log.segments.has_legacy_format
     assert all_read(log) == expected
     for offset in range(log.end_offset):
         piece = log.read(offset, 1, log.end_offset, at_least_one=True)
@@ -203,7 +203,7 @@ def test_where_the_log_was_made_to_start_later(is_clean: bool) -> None:
 def test_a_log_of_batches_alone_pays_nothing() -> None:
     log = open_store(CrashingFiles()).create("t", 0, bytes(16), open_store(CrashingFiles()).config, NOW_MS)
     append(log, batch())
-    assert not log.has_legacy_format
+    assert not log.segments.has_legacy_format
     piece = log.read(0, 1000, log.end_offset, at_least_one=True)
     assert type(piece) is FileSlice
 

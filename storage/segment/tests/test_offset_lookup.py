@@ -82,7 +82,7 @@ def test_every_offset_is_found(change: Change) -> None:
     again = opened(files, path, change).logs[KEY]
     assert files.read(path) == files.file(path).content
     for offset in range(40):
-        again._segments.forget()  # each is looked up by itself
+        again.segments.forget()  # each is looked up by itself
         header = read_header(read(again, offset, 100))
         assert header.base_offset <= offset <= header.last_offset
 

@@ -18,9 +18,10 @@ from headgate.protocol.tests.examples import first_in_unit, share
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.pool import Pool
+from headgate.storage.log import appending, flushing, rolling, truncation
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.log.validation import FULL, HEADER, OWN
+from headgate.storage.log.validation import BROKER, HEADER, RECORDS, Depth
 from headgate.storage.segment import transaction_index
 from headgate.storage.segment.transaction_index import NO_OFFSET
 from headgate.storage.segment.transactions import Transactions, opened
@@ -188,7 +189,7 @@ def test_the_stable_offset() -> None:
     assert (log.stable_offset, log.end_offset) == (3, 5)
     append_own(log, marker(True))
     assert log.stable_offset == 3, "the high watermark was not told"
-    log.producers.transactions.replicated(6)
+    log.producers.replicated(6)
     assert log.stable_offset == 6
     append_own(log, transactional(2))
     append(log, batch(3))
@@ -205,11 +206,11 @@ def test_aborted_transactions() -> None:
     assert_derived_state(log)
 
 
-@pytest.mark.parametrize("validate", [HEADER, FULL])
+@pytest.mark.parametrize("depth", [HEADER, RECORDS])
 @pytest.mark.parametrize("data", [transactional(0), marker(True)])
-def test_clients_write_no_marker_and_no_unverified_batch(data: memoryview, validate: str) -> None:
+def test_clients_write_no_marker_and_no_unverified_batch(data: memoryview, depth: Depth) -> None:
     with pytest.raises(KafkaError) as caught:
-        append(new_log(), data, validate=validate)
+        append(new_log(), data, depth=depth)
     assert caught.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TXN_STATE)
 
 
@@ -228,7 +229,7 @@ REFUSED: list[tuple[memoryview, ErrorCode]] = [
 def test_what_is_refused_changes_nothing(data: memoryview, code: ErrorCode) -> None:
     log = new_log()
     append_own(log, transactional(0, epoch=1), marker(True, epoch=1, coordinator_epoch=5), transactional(1, epoch=1))
-    log.producers.transactions.replicated(2)
+    log.producers.replicated(2)
     before = log.end_offset, log.stable_offset, log.producers.by_id[7].copy()
     with pytest.raises(KafkaError) as caught:
         append_own(log, memoryview(bytearray(data)))
@@ -238,7 +239,7 @@ def test_what_is_refused_changes_nothing(data: memoryview, code: ErrorCode) -> N
 
 def test_a_repeated_batch_of_a_transaction_is_a_duplicate() -> None:
     log = filled()
-    info = log.append(transactional(0, 2), leader_epoch=0, now_ms=NOW_MS, validate=OWN)
+    info = appending.append(log, transactional(0, 2), leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
     assert (info.is_duplicate, info.first_offset) == (True, 1)
 
 
@@ -254,7 +255,7 @@ def test_a_repeated_batch_of_a_transaction_is_a_duplicate() -> None:
 def test_a_marker_is_appended_whatever_the_topic_asks_of_clients(config: LogConfig) -> None:
     log = new_log(config=config)
     append_own(log, transactional(0), marker(False))
-    (_, first), (second, ended) = log.batches(0)
+    (_, first), (second, ended) = log.segments.batches(0)
     assert (first, ended, second.is_log_append_time) == (
         None,
         (False, 0),
@@ -356,7 +357,7 @@ class Writer:
 
     def end(self, producer_id: int, is_commit: bool) -> None:
         append_own(self.log, marker(is_commit, producer_id=producer_id))
-        self.log.producers.transactions.replicated(self.log.end_offset)
+        self.log.producers.replicated(self.log.end_offset)
         self._resume()
         self._decide(producer_id, is_commit)
 
@@ -369,7 +370,7 @@ class Writer:
     def check(self) -> None:
         log = self.log
         undecided = [offset for offset, state, _ in self.written if state is None]
-        log.producers.transactions.replicated(log.end_offset)
+        log.producers.replicated(log.end_offset)
         begun = max(log.start_offset, min(undecided, default=log.end_offset))
         left = min((offset for offset in undecided if offset >= log.start_offset), default=log.end_offset)
         stable = log.stable_offset
@@ -396,7 +397,7 @@ class Writer:
 
     def roll(self) -> None:
         if self.log.segments[-1].size:
-            self.log.roll(NOW_MS)
+            rolling.roll(self.log, NOW_MS)
 
     def delete(self) -> None:
         if len(self.log.segments) > 1:
@@ -404,7 +405,7 @@ class Writer:
             delete_old_segments(self.log, NOW_MS, up_to=self.log.end_offset)
 
     def flush(self) -> None:
-        self.log.flush()
+        flushing.flush(self.log)
         self.store.checkpoint({KEY: self.log.end_offset})
 
     def reopen(self) -> None:
@@ -460,9 +461,9 @@ class Writer:
 
     def truncate(self) -> None:
         """To a place where no transaction was ended, as a follower does that had none of what is cut off."""
-        ends = [one.last_offset + 1 for one, _ in self.log.batches(self.log.start_offset)]
+        ends = [one.last_offset + 1 for one, _ in self.log.segments.batches(self.log.start_offset)]
         target = self.random.choice([self.log.start_offset, *ends])
-        self.log.truncate_to(target, self.store.write_recovery_points)
+        truncation.truncate_to(self.log, target, self.store.write_recovery_points)
         self._remember()
         self._resume()
         self.check()
@@ -499,7 +500,7 @@ class Writer:
     def _remember(self) -> None:
         """What is written is what is left, from offset 0 on, and what became of it is said by the markers that are."""
         self.written = []
-        for one, ended in self.log.batches(0):
+        for one, ended in self.log.segments.batches(0):
             if one.is_control:
                 assert ended is not None
                 self._decide(one.producer_id, ended.is_commit)
@@ -596,7 +597,7 @@ class Keyed(Writer):
 
     def compact(self) -> None:
         self.roll()
-        self.log.flush()
+        flushing.flush(self.log)
         compact(self.log, self.now_ms)
         self.check()
 

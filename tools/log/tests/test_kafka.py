@@ -32,8 +32,9 @@ from headgate.protocol.records.compression import GZIP, SNAPPY
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.definitions import JARS, missing
 from headgate.storage.cleanup.retention import begin_segment_deletion
+from headgate.storage.log import appending, rolling, segment_deletion
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import OWN
+from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import marker
 from headgate.tools.log import actions
 from headgate.tools.log.actions import ErrorMessage
@@ -52,11 +53,11 @@ def transact(log: Log, producer_id: int, sequence: int, count: int, *, is_open: 
         is_transactional=True,
         compression=GZIP if producer_id % 2 else 0,
     )
-    log.append(memoryview(made), leader_epoch=0, now_ms=NOW_MS, validate=OWN)
+    appending.append(log, memoryview(made), leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
 
 
 def end(log: Log, producer_id: int, *, is_commit: bool) -> None:
-    log.append(marker(is_commit, producer_id=producer_id), leader_epoch=0, now_ms=NOW_MS, validate=OWN)
+    appending.append(log, marker(is_commit, producer_id=producer_id), leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
 
 
 @pytest.fixture
@@ -227,15 +228,15 @@ def snapshot(tmp_path: Path) -> Path:
         log = made.log(METADATA)
         for record in RECORDS * 2:
             row = Record(timestamp=NOW_MS, value=encode(record))
-            log.append(memoryview(build([row])), leader_epoch=0, now_ms=NOW_MS)
-        log.roll(NOW_MS)
+            appending.append(log, memoryview(build([row])), leader_epoch=0, now_ms=NOW_MS)
+        rolling.roll(log, NOW_MS)
         change_after = Record(timestamp=NOW_MS, value=encode(RECORDS[-1]))
-        log.append(memoryview(build([change_after])), leader_epoch=0, now_ms=NOW_MS)
+        appending.append(log, memoryview(build([change_after])), leader_epoch=0, now_ms=NOW_MS)
         log.advance_start(len(RECORDS) * 2)
         expired = begin_segment_deletion(log, NOW_MS, log.end_offset)
         assert expired is not None
         expired.rename_files()
-        log.end_segment_deletion(expired)
+        segment_deletion.end(log, expired)
     path = made.directory(METADATA) / f"{len(RECORDS) * 2:020d}-0000000000.checkpoint"
     path.write_bytes(finish(encode_steps(RECORDS, 0, NOW_MS)))
     return path

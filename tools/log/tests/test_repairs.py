@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headgate.protocol.records.batch import Record, iterate, read_header
 from headgate.storage import files
 from headgate.storage.files import Files
+from headgate.storage.log import appending
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.tests.builders import batch, open_directory
 from headgate.tools.log import repairs
@@ -129,7 +130,7 @@ def test_lost_offsets_at_the_end_are_not_assigned_again(data: Data) -> None:
     assert offsets(data) == list(range(base))
     with data:
         assert data.log().end_offset == 80
-        data.log().append(batch(2), leader_epoch=1, now_ms=NOW_MS)
+        appending.append(data.log(), batch(2), leader_epoch=1, now_ms=NOW_MS)
     assert offsets(data)[-1] == 81
 
 

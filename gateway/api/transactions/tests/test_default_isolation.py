@@ -19,7 +19,8 @@ from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
-from headgate.storage.log.validation import OWN
+from headgate.storage.log import rolling
+from headgate.storage.log.validation import BROKER
 
 NOW_MS = 1_700_000_000_000
 NAME = "headgate.fetch.isolation.default"
@@ -41,11 +42,11 @@ class Bench:
         end = self.partition.log.end_offset
         records = [Record(timestamp=NOW_MS + end + number, value=b"%d" % (end + number)) for number in range(count)]
         made = build(records, is_transactional=is_transactional, **numbers if is_transactional else {})
-        self.partition.append(memoryview(made), ACKS_ALL, NOW_MS, OWN)
+        self.partition.append(memoryview(made), ACKS_ALL, NOW_MS, BROKER)
 
     def end(self, producer_id: int, is_commit: bool) -> None:
         made = control.build(Marker(is_commit, 0), producer_id=producer_id, producer_epoch=0, timestamp=NOW_MS)
-        self.partition.append(memoryview(made), ACKS_ALL, NOW_MS, OWN)
+        self.partition.append(memoryview(made), ACKS_ALL, NOW_MS, BROKER)
 
     def fetch(self, version: int, offset: int = 0, *, max_bytes: int = 1 << 20, max_wait_ms: int = 0) -> Any:
         wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -182,7 +183,7 @@ def written(bench: Bench, random: Random) -> tuple[list[int], int]:
             committed += opened.pop(producer_id, []) if is_commit else []
             opened.pop(producer_id, None)
         if random.random() < 0.1:
-            log.roll(NOW_MS)
+            rolling.roll(log, NOW_MS)
     stable = min((offsets[0] for offsets in opened.values()), default=log.end_offset)
     return sorted(offset for offset in committed if offset < stable), stable
 

@@ -31,7 +31,7 @@ from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
-from headgate.storage.log.validation import OWN
+from headgate.storage.log.validation import BROKER
 
 NOW_MS = 1_700_000_000_000
 OLD, ABORTABLE, NEW = 9, 11, 12
@@ -126,7 +126,7 @@ class Bench:
     def end(self, is_commit: bool, epoch: int = 0, index: int = 0) -> None:
         """The marker of the coordinator."""
         made = control.build(Marker(is_commit, 3), producer_id=7, producer_epoch=epoch, timestamp=NOW_MS)
-        self.partition(index).append(memoryview(made), ACKS_ALL, NOW_MS, OWN)
+        self.partition(index).append(memoryview(made), ACKS_ALL, NOW_MS, BROKER)
 
 
 def batch(sequence: int = 0, *, producer_id: int = 7, epoch: int = 0, is_transactional: bool = True) -> bytearray:

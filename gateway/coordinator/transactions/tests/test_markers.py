@@ -19,7 +19,7 @@ from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValu
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
-from headgate.storage.log.validation import OWN
+from headgate.storage.log.validation import BROKER
 
 NOW_MS = 1_700_000_000_000
 OFFSETS = "__consumer_offsets"
@@ -45,7 +45,7 @@ def write(replica: Replica, producer_id: int = 7, epoch: int = 3, sequence: int 
         base_sequence=sequence,
         is_transactional=True,
     )
-    replica.append(memoryview(data), ACKS_ALL, NOW_MS, OWN)
+    replica.append(memoryview(data), ACKS_ALL, NOW_MS, BROKER)
 
 
 def append(node: Node, marker: Marker, topic: str = "t", index: int = 0, *, commits: bool = True) -> list[Any]:

@@ -9,6 +9,7 @@ import pytest
 from headgate.protocol.records import compression
 from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, check_crc, iterate, read_header, with_records
 from headgate.storage.config import LOG_APPEND_TIME
+from headgate.storage.log import appending
 from headgate.storage.tests.builders import NOW_MS, append, content, new_log, numbered, open_store, read
 from headgate.storage.tests.compacted import (
     ABORT,
@@ -52,7 +53,7 @@ def test_what_needs_no_change_is_the_same_bytes() -> None:
     compact(log, NOW_MS)
     assert content(log) == before
     assert log.segments[0].is_sealed
-    assert log.compacted.offset == 3
+    assert log.segments.compacted.offset == 3
 
 
 def test_a_record_without_a_key_goes() -> None:
@@ -141,7 +142,7 @@ def test_an_idempotent_producer_goes_on_after_a_compaction() -> None:
         files.remove(f"/data/t-0/{name}")
     log = open_store(files, COMPACT).logs["t", 0]
     again = keyed(("a", "4"), producer_id=7, producer_epoch=0, base_sequence=4)
-    assert log.append(memoryview(again), leader_epoch=0, now_ms=NOW_MS).is_duplicate
+    assert appending.append(log, memoryview(again), leader_epoch=0, now_ms=NOW_MS).is_duplicate
     append(log, numbered(5))
 
 
@@ -171,7 +172,7 @@ def test_a_producer_is_known_after_a_power_cut_took_later_batches(unflushed: int
         files.remove(f"/data/t-0/{name}")
     log = open_store(files, COMPACT).logs["t", 0]
     assert log.end_offset == 3 + is_clean
-    assert log.append(memoryview(sent[1]), leader_epoch=0, now_ms=NOW_MS).is_duplicate
+    assert appending.append(log, memoryview(sent[1]), leader_epoch=0, now_ms=NOW_MS).is_duplicate
 
 
 def test_only_the_last_batch_of_a_producer_is_kept_for_it() -> None:

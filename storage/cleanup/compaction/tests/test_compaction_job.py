@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from headgate.storage.cleanup.compaction.compaction_job import Job, assess, plan, plan_merge
+from headgate.storage.log import flushing, rolling
 from headgate.storage.tests.builders import NOW_MS, files_of, new_log
 from headgate.storage.tests.compacted import (
     COMMIT,
@@ -27,9 +28,9 @@ def test_what_is_not_safe_on_the_disk_is_not_touched() -> None:
     log = new_log(config=COMPACT)
     put(log, keyed(("a", "1")), keyed(("a", "2")))
     log.recovery_point = 0
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     assert not compact(log, NOW_MS)
-    log.flush()
+    flushing.flush(log)
     assert compact(log, NOW_MS)
 
 
@@ -43,7 +44,7 @@ def test_a_marker_that_is_not_on_the_disk_decides_nothing() -> None:
     log = filled(keyed(("a", "old")), transactional(("a", "new")))
     put(log, marker(COMMIT))
     assert not assess(log, NOW_MS, log.end_offset).dirty_bytes
-    log.flush()
+    flushing.flush(log)
     assert assess(log, NOW_MS, log.end_offset).dirty_bytes
 
 
@@ -55,7 +56,7 @@ def test_messages_of_old_formats_are_left_alone_with_all_before_them() -> None:
     assert compact(log, NOW_MS)
     log.segments[0].has_legacy_format = False
     assert offsets(records(log)) == [0, 1, 3]
-    assert log.compacted.offset == 4
+    assert log.segments.compacted.offset == 4
 
 
 def test_a_job_is_the_same_behind_a_pipe() -> None:

@@ -28,7 +28,7 @@ def test_a_full_table_leaves_the_rest_for_the_next_round() -> None:
     capacity = 5 * 192
     ends = []
     while compact(log, NOW_MS, table_bytes=capacity):
-        ends.append(log.compacted.offset)
+        ends.append(log.segments.compacted.offset)
     assert ends == [5, 10, 15, 16]
     assert offsets(records(log)) == list(range(8, 16))
 

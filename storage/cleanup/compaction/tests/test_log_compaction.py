@@ -24,7 +24,9 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     advance,
 )
 from headgate.storage.files import File
+from headgate.storage.log import truncation
 from headgate.storage.log.log import Log
+from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import (
     NOW_MS,
     append,
@@ -62,7 +64,7 @@ def test_of_each_key_the_last_record_is_left_where_it_was() -> None:
     assert compact(log, NOW_MS)
     assert offsets(records(log)) == [1, 3, 4]
     assert [before[record.offset] for record in records(log)] == records(log), "times and headers too"
-    assert log.compacted.offset == log.end_offset == 5
+    assert log.segments.compacted.offset == log.end_offset == 5
     assert not compact(log, NOW_MS), "there is nothing dirty"
 
 
@@ -141,9 +143,9 @@ def test_a_log_that_changes_while_they_are_read_is_left_alone(monkeypatch: pytes
             log.advance_start(log.end_offset)
             delete_old_segments(log, NOW_MS, log.end_offset)
         elif act == "cut":
-            log.truncate_to(3, no_checkpoint)
+            truncation.truncate_to(log, 3, no_checkpoint)
         else:
-            log.is_retired = True
+            log.retire()
 
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     monkeypatch.setattr(File, "warm", lambda *_: None)
@@ -205,12 +207,12 @@ def _assert_explained(kept: dict[int, Record], found: dict[int, Record], log: Lo
     last: dict[bytes, int] = {record.key: offset for offset, record in sorted(kept.items()) if record.key is not None}
     for offset, record in kept.items():
         if offset not in found:
-            assert offset < log.compacted.offset
+            assert offset < log.segments.compacted.offset
             assert record.key is None or record.value is None or last[record.key] > offset
-        elif offset < log.compacted.offset:
+        elif offset < log.segments.compacted.offset:
             assert record.key is not None
             later = [other for other, its in kept.items() if its.key == record.key and other > offset]
-            assert all(other >= log.compacted.offset for other in later)
+            assert all(other >= log.segments.compacted.offset for other in later)
 
 
 # Readers of what is left
@@ -241,16 +243,14 @@ def test_a_reader_gets_over_empty_batches_after_a_kill() -> None:
     close_segment(log)
     compact(log, NOW_MS)
     reopened = open_store(files.crash(Random(1), power=False), config).logs["t", 0]
-    assert reopened.compacted.offset < 0
+    assert reopened.segments.compacted.offset < 0
     assert [record.offset for record in iterate(read(reopened, 0))] == [29]
 
 
 def test_at_the_end_the_last_empty_batch_tells_where_to_go_on() -> None:
     log = new_log(config=replace(COMPACT, segment_bytes=200))
     for number in range(30):
-        append(
-            log, memoryview(keyed((None if number > 3 else "k", str(number) * 50), timestamp=NOW_MS)), validate="own"
-        )
+        append(log, memoryview(keyed((None if number > 3 else "k", str(number) * 50), timestamp=NOW_MS)), origin=BROKER)
     close_segment(log)
     compact(log, NOW_MS)
     assert [read_header(read(log, offset)).base_offset for offset in (0, 3, 4, 20)] == [3, 3, 29, 29]
@@ -267,7 +267,7 @@ def test_no_message_of_an_old_format_is_taken_for_an_empty_batch() -> None:
     log.pool.files.write(segment.path, bytes(messages))
     segment.close()
     segment.size, segment.has_legacy_format = len(messages), True
-    log.compacted.offset = 2
+    log.segments.compacted.offset = 2
     assert read(log, 0) == messages
 
 

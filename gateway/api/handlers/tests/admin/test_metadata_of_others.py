@@ -181,12 +181,12 @@ def test_a_partition_that_lost_records_is_served_under_a_higher_epoch(node: Shar
     node.others.change(*node.their_topic())
     partition = node.services.partitions.get("t", 0)
     node.metadata.is_held = True
-    node.services.partitions.await_epoch(partition)
+    node.services.partitions.leadership.await_epoch(partition)
     node.time.advance()
     node.others.change(*create_partitions(node.metadata.image, "t", 2))
     node.metadata.write()
     node.metadata.is_held = False
-    assert node.services.partitions.awaiting_epoch, "another broker was faster"
+    assert node.services.partitions.leadership.awaiting_epoch, "another broker was faster"
     node.time.advance(1_000)
-    assert not node.services.partitions.awaiting_epoch
+    assert not node.services.partitions.leadership.awaiting_epoch
     assert node.services.partitions.get("t", 0).leader_epoch == 1

@@ -20,6 +20,7 @@ from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from headgate.protocol.records.batch import Record, build, read_header, set_max_timestamp, split, with_records
 from headgate.protocol.records.compression import LZ4
 from headgate.storage.cleanup.compaction.compaction_job import assess
+from headgate.storage.log import flushing, rolling
 
 NEWEST = -3
 HOUR_MS = 3_600_000
@@ -101,8 +102,8 @@ def test_young_values_are_not_compacted_whatever_the_header_claims(node: Node) -
     node.services.metadata.create_topic("t", 1, configs=configs)
     produce(node, claimed(-1, NOW_MS, NOW_MS))
     log = node.services.partitions.get("t", 0).log
-    log.roll(NOW_MS)
-    log.flush()
+    rolling.roll(log, NOW_MS)
+    flushing.flush(log)
     assert log.segments[0].max_timestamp == NOW_MS
     assert assess(log, NOW_MS + HOUR_MS - 1, log.end_offset).dirty_bytes == 0
     assert assess(log, NOW_MS + HOUR_MS, log.end_offset).dirty_bytes > 0

@@ -15,7 +15,8 @@ from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.storage.files import File
-from headgate.storage.log.validation import PREPARED
+from headgate.storage.log import rolling
+from headgate.storage.log.validation import CONVERTED
 from headgate.storage.segment.file_slice import FileSlice
 
 NOW_MS = 1_700_000_000_000
@@ -40,7 +41,7 @@ def put(node: Node, *records: Record, codec: int = 0, name: str = "t", index: in
     """Append one batch; returns the offset behind it."""
     partition = node.services.partitions.get(name, index)
     batch = build(records or RECORDS, compression=codec, **options)
-    return partition.append(memoryview(batch), 1, NOW_MS, PREPARED).last_offset + 1
+    return partition.append(memoryview(batch), 1, NOW_MS, CONVERTED).last_offset + 1
 
 
 def old(node: Node, version: int, *partitions: FetchPartition, **options: Any) -> Any:
@@ -171,7 +172,7 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"old")
     log = node.services.partitions.get("t", 0).log
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     fetch = request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19)
     assert is_task(node.handle(fetch, 12)), "the new segment is empty"
     append(node, "t", b"new")
@@ -404,7 +405,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     answers = parked_fetch(node, fetch)
     threads = let_cool(node, monkeypatch)
     log = node.services.partitions.get("t", 1).log
-    monkeypatch.setattr(log._segments, "_memo", {})
+    monkeypatch.setattr(log.segments, "_memo", {})
     if is_woken:
         append(node, "t", b"b", index=1)
     with monkeypatch.context() as patch:
@@ -474,7 +475,7 @@ def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThrea
     log = node.services.partitions.get("t", 0).log
     log.segments[0].offsets.flush()
     log.segments[0].offsets.unload()
-    log._segments.forget()
+    log.segments.forget()
     replies = parked_fetch(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
     rounds = 0
     while not replies:
@@ -496,7 +497,7 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
     file = node.services.partitions.get("t", 0).log.segments[0].file
     before = file.references
     for moment in range(4):
-        node.services.partitions.get("t", 0).log._segments.forget()
+        node.services.partitions.get("t", 0).log.segments.forget()
         waiting = old(node, version, from_offset(3), max_wait_ms=500)
         if not is_task(waiting):
             break

@@ -26,7 +26,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
 from headgate.protocol.records.control import Marker
-from headgate.storage.log.validation import OWN
+from headgate.storage.log import truncation
+from headgate.storage.log.validation import BROKER
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
 
@@ -136,7 +137,7 @@ def test_while_others_wait_for_their_conversions_less_is_converted(
 def end_transaction(node: Node) -> int:
     """Append a marker, as a coordinator does; the offset behind it."""
     made = control.build(Marker(True, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
-    return node.services.partitions.get("t", 0).append(memoryview(made), 1, NOW_MS, OWN).last_offset + 1
+    return node.services.partitions.get("t", 0).append(memoryview(made), 1, NOW_MS, BROKER).last_offset + 1
 
 
 @pytest.mark.parametrize("version", OLD)
@@ -369,7 +370,7 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> Non
     put(node)
     assert isinstance(rows(old(node, 4, from_offset(0)))[0].records, FileSlice)
     partition = node.services.partitions.get("t", 0)
-    partition.log.truncate_to(3, no_checkpoint)
+    truncation.truncate_to(partition.log, 3, no_checkpoint)
     partition.advance_high_watermark()
     put(node, codec=4)
     (row,) = rows(old(node, 4, from_offset(3)))

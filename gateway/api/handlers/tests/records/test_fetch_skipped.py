@@ -19,7 +19,7 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.control import Marker
 from headgate.protocol.records.down_conversion import down_convert_steps
-from headgate.storage.log.validation import OWN
+from headgate.storage.log.validation import BROKER
 
 OLD = range(4)
 MARKER = control.build(Marker(True, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
@@ -33,7 +33,7 @@ def marked(node: Node) -> Node:
     """A node with many markers before the only record."""
     node.services.metadata.create_topic("t", 1)
     for _ in range(MANY):
-        node.services.partitions.get("t", 0).append(memoryview(bytearray(MARKER)), 1, NOW_MS, OWN)
+        node.services.partitions.get("t", 0).append(memoryview(bytearray(MARKER)), 1, NOW_MS, BROKER)
     put(node, Record(timestamp=NOW_MS, value=b"behind"))
     return node
 

@@ -17,6 +17,7 @@ from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.compression import ZSTD
 from headgate.storage.files import File, Files, WouldBlock, parent
+from headgate.storage.log import rolling
 
 NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
@@ -284,7 +285,7 @@ def cold(node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> Co
     log.configure(replace(log.config, index_interval_bytes=0))
     append(node, NOW_MS + 200)
     append(node, NOW_MS + 300)
-    log.roll(NOW_MS)
+    rolling.roll(log, NOW_MS)
     log.close_files()
     disk = ColdDisk()
 

@@ -18,7 +18,8 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, build, split
 from headgate.protocol.records.control import Marker
 from headgate.storage.files import File
-from headgate.storage.log.validation import OWN
+from headgate.storage.log import appending, rolling
+from headgate.storage.log.validation import BROKER
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.transaction_index import TransactionIndex
 
@@ -41,12 +42,12 @@ def write(node: Node, producer_id: int, sequence: int, count: int = 1) -> None:
         base_sequence=sequence,
         is_transactional=True,
     )
-    partition_of(node).append(memoryview(data), ACKS_ALL, NOW_MS, OWN)
+    partition_of(node).append(memoryview(data), ACKS_ALL, NOW_MS, BROKER)
 
 
 def end(node: Node, producer_id: int, is_commit: bool) -> None:
     made = control.build(Marker(is_commit, 3), producer_id=producer_id, producer_epoch=0, timestamp=NOW_MS + 100)
-    partition_of(node).append(memoryview(made), ACKS_ALL, NOW_MS, OWN)
+    partition_of(node).append(memoryview(made), ACKS_ALL, NOW_MS, BROKER)
 
 
 def fetch(
@@ -104,7 +105,7 @@ def test_only_what_concerns_the_bytes_that_are_sent_is_told(node: Node) -> None:
     assert len(aborted(whole)) == 150
     assert aborted(whole)[:3] == [(7, 2), (7, 6), (7, 10)]
     assert partition.last_stable_offset == 600
-    partition.log.roll(NOW_MS)
+    rolling.roll(partition.log, NOW_MS)
     write(node, 7, 300)
     assert aborted(row_of(node, 12, 590)) == [(7, 590), (7, 594), (7, 598)]
     assert aborted(row_of(node, 12, 600)) == []
@@ -144,7 +145,7 @@ def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: Node) -> No
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2), "with one replica it is there at once"
     write(node, 7, 1)
     made = control.build(Marker(True, 3), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
-    partition.log.append(made, leader_epoch=0, now_ms=NOW_MS, validate=OWN)
+    appending.append(partition.log, made, leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
     assert partition.last_stable_offset == 2
     partition.high_watermark = 3
     assert partition.last_stable_offset == 2, "the marker at offset 3 is not on every replica"
@@ -168,7 +169,7 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     write(node, 7, 0)
     end(node, 7, is_commit=False)
     partition = partition_of(node)
-    partition.log.roll(NOW_MS)
+    rolling.roll(partition.log, NOW_MS)
     partition.log.close_files()
     read_cached, brought = File.read_cached, list[int]()
 

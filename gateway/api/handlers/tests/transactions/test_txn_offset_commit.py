@@ -289,7 +289,7 @@ def test_whoever_waited_has_offsets_written_before_the_answer(
     partition = producer.node.services.partitions.get(OFFSETS, INDEX)
 
     def answered(_: object) -> None:
-        assert partition.written_end == 1
+        assert partition.log.written_end == 1
 
     producer.node.services.tasks.start(outcome, answered)
     producer.node.services.tasks.touch(wait_list)

@@ -22,7 +22,7 @@ from headgate.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from headgate.protocol.records.batch import Record, build
-from headgate.storage.log.validation import OWN
+from headgate.storage.log.validation import BROKER
 
 NOW_MS = 1_700_000_000_000
 NONE = ErrorCode.NONE
@@ -42,7 +42,7 @@ def replica(node: Node) -> Replica:
         base_sequence=0,
         is_transactional=True,
     )
-    replica.append(memoryview(data), ACKS_ALL, NOW_MS, OWN)
+    replica.append(memoryview(data), ACKS_ALL, NOW_MS, BROKER)
     return replica
 
 

@@ -23,9 +23,10 @@ from headgate.storage.cleanup.compaction.log_compaction import (
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
+from headgate.storage.log import flushing, truncation
 from headgate.storage.log.log import Log
-from headgate.storage.log.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from headgate.storage.recovery import sync_failure_repair
+from headgate.storage.segment.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, no_checkpoint, open_store
 from headgate.storage.tests.compacted import (
@@ -56,7 +57,7 @@ def filled(files: CrashingFiles) -> LogDirectory:
         if number % 8 == 7:
             close_segment(log)
     put(log, keyed(("head", "1")))
-    log.flush()
+    flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
     return store
 
@@ -131,7 +132,7 @@ def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: in
     store.checkpoint({KEY: log.end_offset})
     expected = values(log)
     put(log, keyed(("k1", "new")))
-    log.flush()
+    flushing.flush(log)
     files.cut_after = cut_after
     with suppress(PowerCut):
         _replace_with_copy(log, 1)
@@ -142,7 +143,7 @@ def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: in
 
 def _replace_with_copy(log: Log, number: int) -> None:
     old = log.segments[number : number + 1]
-    log.compacted.replace(log.pool.files, old, _copied(log, number), 1000.0)
+    log.segments.compacted.replace(log.pool.files, old, _copied(log, number), 1000.0)
 
 
 # What happens to the log meanwhile
@@ -155,8 +156,8 @@ def test_segments_that_are_being_replaced_are_not_deleted_meanwhile() -> None:
     replacement = compacting(files, log)
     log.advance_start(8)
     assert delete_old_segments(log, NOW_MS, log.end_offset) == 0
-    assert log.compacted.end(replacement, 0.0)
-    log.compacted.finish()
+    assert log.segments.compacted.end(replacement, 0.0)
+    log.segments.compacted.finish()
     log.advance_start(24)
     assert delete_old_segments(log, NOW_MS, log.end_offset) == 1
     log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
@@ -168,11 +169,11 @@ def test_a_new_segment_is_deleted_behind_those_that_it_replaced(is_refused: bool
     """Those would be there in the next start, and of what follows the first would be gone."""
     files = CrashingFiles()
     log = filled(files).logs[KEY]
-    replacement = log.compacted.begin(files, log.segments[:1], _copied(log))
+    replacement = log.segments.compacted.begin(files, log.segments[:1], _copied(log))
     replacement.run()
     if is_refused:
         files.fail(errno.EIO, "rename", path=f"{0:020d}.log")
-    assert log.compacted.end(replacement, 0.0)
+    assert log.segments.compacted.end(replacement, 0.0)
     log.advance_start(24)
     with pytest.raises(OSError, match="cannot be renamed") if is_refused else nullcontext():
         assert delete_old_segments(log, NOW_MS, log.end_offset) == 3
@@ -188,7 +189,7 @@ def test_a_new_segment_is_deleted_behind_those_that_it_replaced(is_refused: bool
 def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
-    assert log.compacted.end(compacting(files, log), 0.0)
+    assert log.segments.compacted.end(compacting(files, log), 0.0)
     (new,) = [segment for segment in log.segments if segment.suffix == SWAP_SUFFIX]
     for name in names(files, SWAP_SUFFIX):
         files.rename(f"{PARTITION}/{name}", f"{PARTITION}/{name.removesuffix(SWAP_SUFFIX)}")
@@ -202,7 +203,7 @@ def test_failed_renames_are_tried_again_until_all_are_done() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     replacement = compacting(files, log)
-    assert log.compacted.end(replacement, 0.0)
+    assert log.segments.compacted.end(replacement, 0.0)
     for path in (".log", ".index", ".timeindex", ".index.swap", ".log.swap", ".log.swap"):
         files.fail(errno.EIO, "rename", path=path, times=1)
         with pytest.raises(OSError, match="cannot be renamed"):
@@ -215,7 +216,7 @@ def test_failed_renames_are_tried_again_until_all_are_done() -> None:
     assert all(map(files.exists, (new.path, new.offsets.path, new.times.path))), "its own were not given up"
     before = files.list(PARTITION)
     replacement.finish_renames()
-    log.compacted.finish()
+    log.segments.compacted.finish()
     assert files.list(PARTITION) == before
     assert not [name for name in before if name.endswith(SWAP_SUFFIX)]
     assert values(log) == EXPECTED
@@ -226,9 +227,9 @@ def test_the_log_start_is_kept_while_older_files_may_come_back() -> None:
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.compacted.begin(files, log.segments[:1], _copied(log)).run()
+    log.segments.compacted.begin(files, log.segments[:1], _copied(log)).run()
     log.advance_start(16)
-    log.flush()
+    flushing.flush(log)
     assert log.has_own_start
     store.checkpoint({KEY: log.end_offset})
     checkpoint.write_offsets(files, f"/data/{checkpoint.RECOVERY_POINTS}", {})
@@ -267,7 +268,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
             assert work is not None
             answer = finish(work.rewrite(request.bases))
             if meanwhile == "cut":
-                log.truncate_to(20, no_checkpoint)
+                truncation.truncate_to(log, 20, no_checkpoint)
         else:
             answer = request.work()
             if meanwhile == "deleted" and len(syncs) > before:  # behind the question for room
@@ -302,13 +303,13 @@ def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
         log = store.logs[KEY]
         replacement = None if begins_later else compacting(files, log)
         if begins_later:
-            replacement = log.compacted.begin(files, log.segments[:1], log.segments[0])
+            replacement = log.segments.compacted.begin(files, log.segments[:1], log.segments[0])
             replacement.new = _copied(log)
         assert replacement is not None
-        log.compacted._begun = replacement
-        log.truncate_to(4, store.write_recovery_points)
+        log.segments.compacted._begun = replacement
+        truncation.truncate_to(log, 4, store.write_recovery_points)
         replacement.run()
-        assert not log.compacted.end(replacement, 0.0)
+        assert not log.segments.compacted.end(replacement, 0.0)
         files = files.crash(Random(2), power=True)
         log = open_store(files, LARGE).logs[KEY]
         assert log.end_offset == 4
@@ -336,7 +337,7 @@ def test_names_that_cannot_be_changed_now_are_changed_later(
         raise OSError(5, "the disk refuses")
 
     monkeypatch.setattr(files, "rename", refuse)
-    assert log.compacted.end(replacement, 0.0)
+    assert log.segments.compacted.end(replacement, 0.0)
     assert offsets(records(log)) == [*range(16, 25)], "it is read under the name that it has"
     put(log, keyed(("k0", "last")))
     with pytest.raises(OSError, match="cannot be renamed"):
@@ -354,7 +355,7 @@ def test_names_are_not_swapped_while_a_log_is_mended() -> None:
     """A thread may be writing an index once more, under the name that one of a new segment would get."""
     files = CrashingFiles()
     log = filled(files).logs[KEY]
-    assert log.compacted.end(compacting(files, log), 0.0)
+    assert log.segments.compacted.end(compacting(files, log), 0.0)
     work = sync_failure_repair.begin(log)
     assert work is not None
     dirt = assess(log, NOW_MS, log.end_offset)
@@ -413,7 +414,7 @@ def test_where_a_compaction_ended_is_known_after_a_restart() -> None:
     store.checkpoint({})
     assert b"t 0 24\n" in files.read("/data/cleaner-offset-checkpoint")
     files = files.crash(Random(1), power=True)
-    assert open_store(files, LARGE).logs[KEY].compacted.offset == 24
+    assert open_store(files, LARGE).logs[KEY].segments.compacted.offset == 24
 
 
 def test_without_the_checkpoint_all_is_dirty() -> None:
@@ -424,7 +425,7 @@ def test_without_the_checkpoint_all_is_dirty() -> None:
     files.remove("/data/cleaner-offset-checkpoint")
     store = open_store(files, LARGE)
     log = store.logs[KEY]
-    assert log.compacted.offset == -1
+    assert log.segments.compacted.offset == -1
     assert compact(log, NOW_MS)
     assert values(log) == EXPECTED
 
@@ -436,12 +437,12 @@ def test_a_new_partition_does_not_inherit_the_cleaned_offset() -> None:
     store.checkpoint({})
     store.delete(*KEY)
     store.create(*KEY, TOPIC_ID, LARGE, NOW_MS)
-    assert open_store(files.crash(Random(1), power=False), LARGE).logs[KEY].compacted.offset == -1
+    assert open_store(files.crash(Random(1), power=False), LARGE).logs[KEY].segments.compacted.offset == -1
 
 
 def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     compact(log, NOW_MS)
-    log.truncate_to(20, no_checkpoint)
-    assert log.compacted.offset <= 20
+    truncation.truncate_to(log, 20, no_checkpoint)
+    assert log.segments.compacted.offset <= 20

@@ -19,9 +19,10 @@ from headgate.protocol.steps import Steps, finish
 from headgate.protocol.tests.examples import share
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.files import WouldBlock
+from headgate.storage.log import appending, closing, rolling, truncation
 from headgate.storage.log.log import Log
 from headgate.storage.log.tests.test_log import BOUNDARIES, LOG
-from headgate.storage.log.timestamp_lookup import RECORDS_AT_ONCE, SEGMENTS_AT_ONCE, Found, More, TimestampOffset
+from headgate.storage.segment.timestamp_lookup import RECORDS_AT_ONCE, SEGMENTS_AT_ONCE, Found, More, TimestampOffset
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, new_log, no_checkpoint, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
 
@@ -188,12 +189,12 @@ def written(log: Log, some: list[Shape]) -> list[tuple[int, int]]:
         offset = log.end_offset
         data, there = bytes_of(shape, offset)
         limits = len(data), read_header(data).max_timestamp, offset + len(shape.times)
-        staged = log._make_room(*limits, NOW_MS, 0, None)
+        staged = appending._make_room(log, *limits, NOW_MS, 0, None)
         patch(data, offset, 0)
         header = read_header(data)
         staged.add(bytes(data), len(data), header.last_offset, header.max_timestamp)
         log.end_offset = header.last_offset + 1
-        log.write_staged()
+        appending.write_staged(log)
         records += there
     return records
 
@@ -217,10 +218,10 @@ def test_all_shapes_are_found_exactly(
     log = store.create("t", 0, bytes(16), config, NOW_MS)
     records = written(log, some)
     if way == "rolled" and log.segments[-1].size:
-        log.roll(NOW_MS)
+        rolling.roll(log, NOW_MS)
     elif way == "cut" and some:
-        end = [header.base_offset for header in log.headers(0)][len(some) // 2]
-        log.truncate_to(end, no_checkpoint)
+        end = [header.base_offset for header in log.segments.headers(0)][len(some) // 2]
+        truncation.truncate_to(log, end, no_checkpoint)
         records = [record for record in records if record[0] < end]
     elif way in ("reopened", "killed", "rebuilt"):
         if way != "killed":
@@ -254,7 +255,7 @@ def test_a_long_search_goes_in_slices(codec: int) -> None:
     steps = log.offset_for_time(NOW_MS + 1, log.end_offset)
     for _ in range(9):
         next(steps)
-    log.close()
+    closing.close(log)
     assert finish(steps) == (records, NOW_MS + 1, 0)
 
 
@@ -264,7 +265,7 @@ def test_log_append_time_is_that_of_all_records(codec: int) -> None:
     append(log, batch(3))
     data = build([Record(timestamp=1), Record(timestamp=2)], compression=codec)
     log.configure(LogConfig(message_timestamp_type=LOG_APPEND_TIME))
-    log.append(memoryview(data), leader_epoch=0, now_ms=NOW_MS + 100)
+    appending.append(log, memoryview(data), leader_epoch=0, now_ms=NOW_MS + 100)
     assert finish(log.offset_for_time(NOW_MS + 50, log.end_offset)) == (3, NOW_MS + 100, 0)
 
 

@@ -22,6 +22,7 @@ from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.storage.log import flushing
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 WAITS = ("create", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write")
@@ -111,7 +112,7 @@ def offsets_partition(bench: Bench) -> Replica:
 def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
     bench.append(3)
     partition = bench.partition()
-    partition.log.flush()
+    flushing.flush(partition.log)
     bench.append(2)
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=5, partition_max_bytes=1 << 20)])
     heard = bench.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11)
@@ -133,7 +134,7 @@ def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
 def test_records_that_are_lost_raise_the_leader_epoch(bench: Bench) -> None:
     bench.append(3)
     partition = bench.partition()
-    partition.log.flush()
+    flushing.flush(partition.log)
     bench.append(2)
     before = partition.leader_epoch
     bench.lose(partition)
@@ -194,7 +195,7 @@ def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) 
     with pytest.raises(KafkaError):
         partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     assert partition.log.recovery_point == 0
-    bench.files.file(partition.log.active.path).durable.clear()
+    bench.files.file(partition.log.segments.active.path).durable.clear()
     bench.lose(partition)
     bench.repair()
     assert (partition.high_watermark, partition.log.end_offset) == (0, 0)
@@ -203,7 +204,7 @@ def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) 
 def test_groups_are_what_the_log_says(bench: Bench) -> None:
     assert bench.commit(1) == ErrorCode.NONE
     partition = offsets_partition(bench)
-    partition.log.flush()
+    flushing.flush(partition.log)
     assert bench.commit(2) == ErrorCode.NONE
     assert bench.committed() == (0, 2)
     bench.lose(partition)
@@ -258,9 +259,9 @@ def test_metadata_with_a_loss_are_not_changed_until_a_restart(bench: Bench) -> N
     end_offset = log.end_offset
     metadata.create_topic("lost", 1)
     log.recovery_point = 0  # as after a write that failed
-    log.refuse_after_failed_sync(OSError(errno.EIO, "input/output error"))
-    last = next(position for position, header in log.active.iterate() if header.base_offset >= end_offset)
-    del bench.files.file(log.active.path).content[last:]
+    flushing.refuse_after_failed_sync(log, OSError(errno.EIO, "input/output error"))
+    last = next(position for position, header in log.segments.active.iterate() if header.base_offset >= end_offset)
+    del bench.files.file(log.segments.active.path).content[last:]
     bench.repair()
     assert log.end_offset == end_offset
     with pytest.raises(KafkaError, match=r"the disk has lost changes of topics or settings .* restart"):

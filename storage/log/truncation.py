@@ -1,0 +1,60 @@
+"""Truncation: removes everything from an offset on, also after a crash.
+
+The bytes go first, then all facts about them: the end of the log, leader epochs, the producers' state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.storage.log import flushing
+from headgate.storage.log.log import Log
+from headgate.storage.segment.segment import Segment
+
+
+def truncate_to(log: Log, offset: int, write_recovery_points: Callable[[], None]) -> None:
+    """Remove everything from `offset` on, with the whole batch that contains it. Raises OSError.
+
+    `write_recovery_points` writes the checkpoint of the log's directory: it must not promise removed bytes.
+    """
+    if offset >= log.end_offset:
+        return
+    if offset < log.start_offset:
+        raise ValueError(f"{log!r} cannot be truncated to {offset}, before its start")
+    if offset == log.start_offset:  # may be in the middle of a batch, where no bytes end
+        restart_at(log, offset, log.segments.active.created_ms, write_recovery_points)
+        return
+    flushing.limit_durable_end(log, offset)
+    write_recovery_points()  # the file may promise more than the log: a failed write lowers the recovery point too
+    segment = log.segments.owner(offset)
+    drop_behind(log, segment, segment.locate(offset))
+    log.end_offset = offset
+    log.epochs.truncate_to(offset)
+    log.reload_producers()
+
+
+def restart_at(log: Log, offset: int, now_ms: int, write_recovery_points: Callable[[], None]) -> None:
+    """Remove everything, and continue at `offset`. Raises OSError.
+
+    A segment exists at any time: a log without segments would seem to be lost completely.
+    """
+    segments, first = log.segments, log.segments[0]
+    flushing.limit_durable_end(log, first.base_offset)
+    write_recovery_points()
+    drop_behind(log, first, 0)
+    if first.base_offset != offset:
+        segments.add(Segment.create(log.pool, log.directory, offset, now_ms))
+        log.pool.files.sync_directory(log.directory)
+        segments.delete_first(log.config.file_delete_delay_ms)
+        log.pool.files.sync_directory(log.directory)
+    log.start_offset = log.end_offset = log.recovery_point = offset
+    log.names_unsynced, log.has_transactions = True, False
+    log.epochs.truncate_to(0)
+    log.reload_producers()
+
+
+def drop_behind(log: Log, segment: Segment, position: int) -> None:
+    """Remove the bytes from a position on, and all later segments. The caller corrects all other state."""
+    log.segments.drop_behind(segment, position)
+    # Otherwise a crash could restore the removed bytes after newly appended ones.
+    log.pool.files.sync_directory(log.directory)
