@@ -7,7 +7,7 @@ Version 0 reads from ZooKeeper, and is served with ZooKeeper only. Other version
 ones the response is converted at the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 

@@ -280,9 +280,7 @@ def test_a_fault_in_one_that_waited_stops_no_other() -> None:
 
 def test_a_writer_that_refuses_at_once_refuses_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
-        def append(
-            self, _: memoryview, __: int, ___: int, done: Callable[[Any], None], validate: object = None
-        ) -> None:
+        def append(self, _: memoryview, __: int, ___: int, done: Callable[[Any], None], **____: object) -> None:
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk is slow"))
 
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))
