@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from headgate.spark.bench.jobs import JOBS, TOPIC, Scene
-from headgate.spark.options import Use, tuned_options
+from headgate.spark.option_table import Use
+from headgate.spark.options import tuned_options
 
 
 class Recorder:
