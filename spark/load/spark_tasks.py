@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.spark.load.formats.decoding import BYTES, ERROR, NO_KEY
+from headgate.spark.load.formats.protobuf_values import python_decoder
 from headgate.spark.load.task import Attempt, LoadJob, load_range, new_finder, read_range
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.records.columns import SCHEMA
@@ -80,7 +81,7 @@ def reading_function(job: LoadJob, ranges: Ranges) -> Function:
 
 def _in_task(job: LoadJob) -> Callable[[Any], Any] | None:
     """Decodes rows in the task, unless Spark decodes them or nobody does. Protobuf alone is decoded here."""
-    decode = None if job.decoding.needs_spark else job.decoding.in_python()
+    decode = None if job.decoding.needs_spark else python_decoder(job.decoding)
     if decode is None or not job.needs_key:
         return decode
     return lambda rows: mark_keyless(decode(rows), rows.column("value"))

@@ -14,6 +14,7 @@ import numpy as np
 from headgate.spark.load.documents import RangeResult
 from headgate.spark.load.folder import FolderError, OutputFolder, unique
 from headgate.spark.load.formats.decoding import ERROR, Decoding, RejectLimitExceeded
+from headgate.spark.load.formats.protobuf_values import python_decoder
 from headgate.spark.load.formats.rejected import split_rejected
 from headgate.spark.load.gap_finder import GapFinder, UnexplainedGap, to_int64, with_rejected
 from headgate.spark.load.load_log import LoadLog, work_folder
@@ -59,7 +60,7 @@ class LoadJob(NamedTuple):
 def load_range(job: LoadJob, index: int, wanted: OffsetRange, output: OutputFolder | None = None) -> None:
     """Load a range, and record its result. Raises TASK_ERRORS."""
     attempt = Attempt(job, index, wanted, output)
-    decode = job.decoding.in_python()
+    decode = python_decoder(job.decoding)
     try:
         finder = new_finder(job, wanted)
         for batch in read_range(job, wanted, finder):

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
-from headgate.spark.source.data_source import StreamReader
+from headgate.spark.source.readers import StreamReader
 
 
 class TriggeredStreamReader(StreamReader, SupportsTriggerAvailableNow):

@@ -8,12 +8,13 @@ path of the message in its file: a count, then an index for each level; a single
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from headgate.protocol.records.varint import read_varint
-from headgate.spark.load.formats.decoding import BYTES, ERROR, PREFIX_BYTES
+from headgate.spark.load.formats.decoding import BYTES, ERROR, PREFIX_BYTES, PROTOBUF, RAW, Decoding
 from headgate.spark.load.planning import LoadRefused
 
 _DEEPEST = 30
@@ -82,6 +83,14 @@ class ProtobufDecoder:
         if (path or [0]) != self._path:
             raise ValueError(f"it has the message with the indexes {path} of its file")
         return content[position:]
+
+
+def python_decoder(decoding: Decoding) -> Callable[[Any], Any] | None:
+    """Decodes a record batch in this process; None where values stay as they are. Raises LoadRefused."""
+    if decoding.format != PROTOBUF:
+        assert decoding.format == RAW, f"Spark decodes {decoding.format}"
+        return None
+    return ProtobufDecoder(decoding.schema, decoding.message, is_confluent=decoding.is_confluent).decode
 
 
 def _path(descriptor: Any) -> list[int]:
