@@ -17,7 +17,8 @@ from headgate.storage.recovery import interrupted_replacements
 from headgate.storage.recovery.recovery_input import bases_of, of_log
 from headgate.storage.segment import legacy_messages
 from headgate.storage.segment.index import OffsetIndex
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 _ENTRY = OffsetIndex.ENTRY
 _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1

@@ -20,7 +20,7 @@ from headgate.storage.log import epochs
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.timestamp_lookup import More, TimestampOffset
-from headgate.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
+from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX
 from headgate.storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.damaged import KEY, PARTITION, UNCHECKED, batch_at
