@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.spark.jars import JarsMissing
-from headgate.spark.load.documents import DamagedDocument, Manifest, Plan
-from headgate.spark.load.folder import FolderError, OutputFolder, now_ms
 from headgate.spark.load.formats.decoding import AVRO, FORMATS, RAW, Decoding
-from headgate.spark.load.planning import LoadRefused, TaskFailed
-from headgate.spark.load.tables import ICEBERG, KINDS, PARQUET
+from headgate.spark.load.output.documents import DamagedDocument, Manifest, Plan
+from headgate.spark.load.output.folder import FolderError, OutputFolder, now_ms
+from headgate.spark.load.output.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.tables import ICEBERG, KINDS, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetRange
 from headgate.tools.client import ClientError
 from headgate.tools.groups.arguments import Time, parse_target
@@ -37,8 +37,8 @@ from headgate.tools.progress import Progress
 
 if TYPE_CHECKING:
     from headgate.spark.load.loading import Request, Runner
+    from headgate.spark.load.output.tables import TableName
     from headgate.spark.load.table_rows.verification import TableRows
-    from headgate.spark.load.tables import TableName
 
 ERRORS = (LoadRefused, TaskFailed, JarsMissing, FolderError, DamagedDocument, LogUnavailable, ClientError, UsageError)
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -160,7 +160,7 @@ def _range_row(plan: Plan, wanted: OffsetRange, *, is_lost: bool) -> Row:
 
 def _request(options: argparse.Namespace) -> Request:
     from headgate.spark.load.loading import Request
-    from headgate.spark.load.row_files import FileOptions
+    from headgate.spark.load.output.row_files import FileOptions
 
     return Request(
         tuple(dict.fromkeys(options.topics)),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from headgate.spark.load import planning
-from headgate.spark.load.documents import Manifest, Plan, RangeResult
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
-from headgate.spark.load.intervals import Intervals
 from headgate.spark.load.last_values.merging import MergedTableName
-from headgate.spark.load.load_log import LoadLog
 from headgate.spark.load.origin import LogOrigin
-from headgate.spark.load.planning import Limits, LoadRefused
-from headgate.spark.load.row_files import FileOptions
-from headgate.spark.load.tables import APPEND, MERGE, PARQUET, TableName, Target, mode_of
+from headgate.spark.load.output import planning
+from headgate.spark.load.output.documents import Manifest, Plan, RangeResult
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.intervals import Intervals
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import Limits, LoadRefused
+from headgate.spark.load.output.row_files import FileOptions
+from headgate.spark.load.output.tables import APPEND, MERGE, PARQUET, TableName, Target, mode_of
 from headgate.spark.load.task import LoadJob
 from headgate.spark.reading.log_reader import Bounds, IsolationLevel, LogReader, LogUnavailable, OffsetRange
 from headgate.tools.cluster import TopicPartition, shorten_list

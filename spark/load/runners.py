@@ -12,10 +12,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 from headgate.spark.jvm_noise import without_jvm_noise
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import BYTES, ERROR, RAW
-from headgate.spark.load.load_log import LoadLog
-from headgate.spark.load.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.tables import Target
 from headgate.spark.load.spark_tasks import (
     CONTROL,
     loading_function,
@@ -24,7 +25,6 @@ from headgate.spark.load.spark_tasks import (
     row_schema,
     writing_function,
 )
-from headgate.spark.load.tables import Target
 from headgate.spark.load.task import TASK_ERRORS, LoadJob, load_range
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.session import find_jars, session_settings

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.spark.load.documents import RangeResult
-from headgate.spark.load.folder import FolderError, OutputFolder, unique
 from headgate.spark.load.formats.decoding import ERROR, Decoding, RejectLimitExceeded
 from headgate.spark.load.formats.protobuf_values import python_decoder
 from headgate.spark.load.formats.rejected import split_rejected
-from headgate.spark.load.gap_finder import GapFinder, UnexplainedGap, to_int64, with_rejected
-from headgate.spark.load.load_log import LoadLog, work_folder
 from headgate.spark.load.origin import LogOrigin
-from headgate.spark.load.planning import LoadRefused
-from headgate.spark.load.row_files import FileOptions, RowFiles
+from headgate.spark.load.output.documents import RangeResult
+from headgate.spark.load.output.folder import FolderError, OutputFolder, unique
+from headgate.spark.load.output.gap_finder import GapFinder, UnexplainedGap, to_int64, with_rejected
+from headgate.spark.load.output.load_log import LoadLog, work_folder
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.row_files import FileOptions, RowFiles
 from headgate.spark.reading.log_reader import IsolationLevel, LogReader, LogUnavailable, OffsetOutOfRange, OffsetRange
 from headgate.spark.records.columns import UnreadableRecords, columns
 from headgate.tools.client import ClientError

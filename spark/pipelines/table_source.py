@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.spark.load import load_log
-from headgate.spark.load.documents import DamagedDocument
-from headgate.spark.load.folder import FolderError, OutputFolder
-from headgate.spark.load.load_log import LoadLog
-from headgate.spark.load.planning import LoadRefused
-from headgate.spark.load.tables import DELTA, ICEBERG, PARQUET, check_identifier
+from headgate.spark.load.output import load_log
+from headgate.spark.load.output.documents import DamagedDocument
+from headgate.spark.load.output.folder import FolderError, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import DELTA, ICEBERG, PARQUET, check_identifier
 from headgate.tools.output import UsageError
 
 PREFIX = "table:"

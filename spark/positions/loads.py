@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.spark.load.documents import DamagedDocument, Manifest
-from headgate.spark.load.folder import FolderError, OutputFolder
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import DamagedDocument, Manifest
+from headgate.spark.load.output.folder import FolderError, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.positions import positions, topic_ids
 from headgate.tools.cluster import TopicPartition
 

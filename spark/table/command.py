@@ -23,17 +23,17 @@ from headgate.spark.load.command import (
     state_of_table,
     tables,
 )
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import AVRO, DEBEZIUM, FORMATS
-from headgate.spark.load.planning import TaskFailed
-from headgate.spark.load.tables import DELTA, KINDS, MERGE, PARQUET
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import TaskFailed
+from headgate.spark.load.output.tables import DELTA, KINDS, MERGE, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetOutOfRange
 from headgate.tools.output import CommandResult, Row, UsageError, add_format_options, print_result, wants_table
 
 if TYPE_CHECKING:
-    from headgate.spark.load.documents import Manifest
     from headgate.spark.load.loading import Request
     from headgate.spark.load.origin import Origin
+    from headgate.spark.load.output.documents import Manifest
 
 _NAME: Final = "spark table"
 _FORMATS: Final = (*FORMATS, DEBEZIUM)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 
 def parse(schema: str, where: str) -> Any:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.protocol.records.varint import read_varint
 from headgate.spark.load.formats.decoding import BYTES, ERROR, PREFIX_BYTES, PROTOBUF, RAW, Decoding
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 _DEEPEST = 30
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib import error, parse, request
 
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 _TIMEOUT_S = 30
 _MOST_BYTES = 16 << 20

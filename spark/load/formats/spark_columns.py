@@ -8,7 +8,7 @@ from typing import Any
 from headgate.spark.load.formats import avro_nulls
 from headgate.spark.load.formats.debezium import decode_event, key_without_envelope
 from headgate.spark.load.formats.decoding import AVRO, BYTES, DEBEZIUM, ERROR, JSON, NO_KEY, PREFIX_BYTES, RAW, Decoding
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 _CORRUPT = "_corrupt_record"
 

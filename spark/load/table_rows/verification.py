@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from headgate.spark.load.documents import Manifest
-from headgate.spark.load.gap_finder import complement
-from headgate.spark.load.intervals import Interval, Intervals, union
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import Manifest
+from headgate.spark.load.output.gap_finder import complement
+from headgate.spark.load.output.intervals import Interval, Intervals, union
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.tools.cluster import TopicPartition
 
 BUCKET = 1 << 16

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.load import documents
-from headgate.spark.load.documents import DamagedDocument, LoadedFile, Manifest, Plan, RangeResult
-from headgate.spark.load.intervals import Interval
+from headgate.spark.load.output import documents
+from headgate.spark.load.output.documents import DamagedDocument, LoadedFile, Manifest, Plan, RangeResult
+from headgate.spark.load.output.intervals import Interval
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap

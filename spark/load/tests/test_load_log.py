@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.documents import DamagedDocument, LoadedFile, Plan, RangeResult
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.load_log import LoadLog, work_folder
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.documents import DamagedDocument, LoadedFile, Plan, RangeResult
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.load_log import LoadLog, work_folder
+from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.spark.load import planning
-from headgate.spark.load.intervals import Interval
-from headgate.spark.load.planning import Decision, Limits, LoadRefused, decide, split_ranges
+from headgate.spark.load.output import planning
+from headgate.spark.load.output.intervals import Interval
+from headgate.spark.load.output.planning import Decision, Limits, LoadRefused, decide, split_ranges
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
 from headgate.tools.cluster import TopicPartition
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.load import tables
-from headgate.spark.load.folder import FolderLocked, OutputFolder
-from headgate.spark.load.load_log import LoadLog
 from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output import tables
+from headgate.spark.load.output.folder import FolderLocked, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import TableName
 from headgate.spark.load.runners import SparkRunner
-from headgate.spark.load.tables import TableName
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import Killed, Listener, contents
 from headgate.spark.load.verification import verify

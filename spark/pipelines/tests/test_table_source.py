@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.loading import Request, load
+from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.runners import SequentialRunner
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import Listener

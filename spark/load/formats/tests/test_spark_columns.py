@@ -14,10 +14,10 @@ import pytest
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.varint import encode_varint
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
 from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import TaskFailed
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import TaskFailed
 from headgate.spark.load.runners import SparkRunner
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog, ModelPartition
 from headgate.spark.load.tests.test_loading import Listener

@@ -11,16 +11,16 @@ import pytest
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
 from headgate.spark.load.formats.tests.test_spark_columns import DESCRIPTORS, M
 from headgate.spark.load.last_values import merging
 from headgate.spark.load.last_values.merging import MergedTableName, check_target, merge_statement
 from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import MERGE
 from headgate.spark.load.positions import positions
 from headgate.spark.load.runners import SparkRunner
-from headgate.spark.load.tables import MERGE
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog, ModelPartition
 from headgate.spark.load.tests.test_loading import Killed, Listener
 from headgate.spark.load.verification import verify

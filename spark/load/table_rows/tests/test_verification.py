@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from headgate.spark.load.documents import Manifest, Plan, RangeResult, publish
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.intervals import Interval
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import Manifest, Plan, RangeResult, publish
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.intervals import Interval
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.table_rows import verification
 from headgate.spark.load.table_rows.verification import BUCKET, Bucket, Ranges, Tally, verify_rows
 from headgate.spark.reading.log_reader import OffsetRange

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.spark.load.documents import LoadedFile
-from headgate.spark.load.folder import DataFile, OutputFolder
+from headgate.spark.load.output.documents import LoadedFile
+from headgate.spark.load.output.folder import DataFile, OutputFolder
 from headgate.tools.cluster import TopicPartition
 
 _LONGEST_TOPIC = 120

@@ -23,10 +23,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from headgate.spark.load import documents, folder
-from headgate.spark.load.documents import DamagedDocument, Manifest, Plan, RangeResult
-from headgate.spark.load.folder import AlreadyExists, OutputFolder
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output import documents, folder
+from headgate.spark.load.output.documents import DamagedDocument, Manifest, Plan, RangeResult
+from headgate.spark.load.output.folder import AlreadyExists, OutputFolder
+from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.reading.log_reader import OffsetRange
 
 ROOT = "_headgate"

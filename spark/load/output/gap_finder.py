@@ -14,7 +14,7 @@ import numpy as np
 
 from headgate.protocol.records.aborted_batches import AbortedBatches
 from headgate.protocol.records.batch import HEADER, LOG_OVERHEAD, MAGIC, BatchHeader
-from headgate.spark.load.documents import REJECTED
+from headgate.spark.load.output.documents import REJECTED
 from headgate.spark.reading.log_reader import FetchedBatches, OffsetRange
 from headgate.tools.log.offset_gaps import ABORTED, COMPACTED, DELETED, MARKER, MISSING, Gap
 

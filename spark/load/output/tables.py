@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 DELTA, ICEBERG, PARQUET = "delta", "iceberg", "parquet"
 KINDS = (PARQUET, DELTA, ICEBERG)

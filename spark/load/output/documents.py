@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.spark.load.intervals import Interval, Intervals, union
+from headgate.spark.load.output.intervals import Interval, Intervals, union
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.arguments import LARGEST_OFFSET
 from headgate.tools.cluster import TopicPartition

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headgate.spark.load.documents import Manifest
-from headgate.spark.load.intervals import Interval, Intervals, difference, split, union
+from headgate.spark.load.output.documents import Manifest
+from headgate.spark.load.output.intervals import Interval, Intervals, difference, split, union
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
 from headgate.tools.cluster import TopicPartition
 
