@@ -242,19 +242,19 @@ def check_brokers(bootstrap: str, dial: Callable[[str], Mapping[str, str | None]
 
 def check_executors(answers: Sequence[Answer]) -> Iterator[Finding]:
     """What tasks in the cluster found: interpreter, packages, and each advertised address."""
-    for one in answers:
-        lacking = [name for name in WORKER_PACKAGES if name != "pyspark" and one.versions.get(name) is None]
+    for answer in answers:
+        lacking = [name for name in WORKER_PACKAGES if name != "pyspark" and answer.versions.get(name) is None]
         if lacking:
-            found = f"{one.python} of {one.host} has no {', '.join(lacking)}"
+            found = f"{answer.python} of {answer.host} has no {', '.join(lacking)}"
             yield Finding("executor", WRONG, found, "headgate spark pack makes an archive for spark.archives")
         else:
-            yield Finding("executor", OK, f"{one.python} of {one.host}, Python {one.versions.get('python')}")
-        for address, error in one.errors.items():
+            yield Finding("executor", OK, f"{answer.python} of {answer.host}, Python {answer.versions.get('python')}")
+        for address, error in answer.errors.items():
             if error is None:
-                yield Finding("executor", OK, f"{one.host} reaches {address}")
+                yield Finding("executor", OK, f"{answer.host} reaches {address}")
             else:
-                cure = f"set advertised.listeners of this broker to an address that {one.host} reaches"
-                yield Finding("executor", WRONG, f"{one.host} does not reach {address}: {error}", cure)
+                cure = f"set advertised.listeners of this broker to an address that {answer.host} reaches"
+                yield Finding("executor", WRONG, f"{answer.host} does not reach {address}: {error}", cure)
 
 
 def _first_number(version: str) -> int:

@@ -102,7 +102,9 @@ def parse_settings(text: str) -> dict[str, str]:
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
             continue
-        end = next((place for place, one in enumerate(stripped) if one.isspace() or one in "=:"), len(stripped))
+        end = next(
+            (at for at, character in enumerate(stripped) if character.isspace() or character in "=:"), len(stripped)
+        )
         settings[stripped[:end]] = stripped[end:].lstrip().removeprefix("=").removeprefix(":").strip()
     return settings
 

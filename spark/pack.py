@@ -59,7 +59,7 @@ def closure(names: Iterable[str], extra: str = "") -> dict[str, metadata.Distrib
                 raise PackFailed(f"{name} is not installed here: pip install {name}") from None
             continue
         wanted = extra if key == _OURS[0] else ""
-        waiting += [(one, False) for one in requirements(found[key].requires or (), wanted)]
+        waiting += [(requirement, False) for requirement in requirements(found[key].requires or (), wanted)]
     return found
 
 

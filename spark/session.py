@@ -164,7 +164,7 @@ def check_settings(session: SparkSession, names: Iterable[str]) -> None:
     for name in names:
         if name in _UNREGISTERED or name.startswith(_OPEN_PREFIXES) or registry.findEntry(name) is not None:
             continue
-        known = [str(one) for one in registry.knownConfigs().keySet()]
+        known = [str(name) for name in registry.knownConfigs().keySet()]
         near = get_close_matches(name, known, n=1, cutoff=_NEARLY)
         if near:
             raise UnknownOption(f"Spark has no setting {name}; the nearest is {near[0]}")

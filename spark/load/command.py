@@ -72,7 +72,7 @@ def main_verify(arguments: Sequence[str]) -> int:
             rows, findings = verify(OutputFolder(options.out), opener)
         if not rows and not findings:
             raise UsageError(f"{options.out} has no published load of `headgate spark load`")
-        result = CommandResult(rows, [one.text for one in findings])
+        result = CommandResult(rows, [finding.text for finding in findings])
     except ERRORS as error:
         result = CommandResult(failures=[str(error)])
     print_result("spark verify", result, is_table=wants_table(options), tables=tables)
@@ -120,7 +120,7 @@ class Screen:
         print_errors(self._command, [sentence])
 
     def begin(self, ranges: Collection[OffsetRange]) -> None:
-        total = sum(one.end_offset - one.start_offset for one in ranges)
+        total = sum(wanted.end_offset - wanted.start_offset for wanted in ranges)
         self._progress = Progress(total, sys.stderr, lambda: now_ms() / 1000, unit="records")
 
     def end(self, wanted: OffsetRange) -> None:
@@ -142,8 +142,8 @@ def _plan(options: argparse.Namespace) -> CommandResult:
 
 def describe_plan(plan: Plan) -> CommandResult:
     """The rows of a dry run."""
-    rows = [_range_row(plan, one, is_lost=False) for one in plan.ranges]
-    rows += [_range_row(plan, one, is_lost=True) for one in plan.lost]
+    rows = [_range_row(plan, wanted, is_lost=False) for wanted in plan.ranges]
+    rows += [_range_row(plan, lost_range, is_lost=True) for lost_range in plan.lost]
     return CommandResult(rows, notes=["this was a dry run, nothing is loaded"])
 
 
@@ -223,8 +223,8 @@ def report(manifest: Manifest) -> Iterator[Row]:
             "load": manifest.number,
             "topic": partition[0],
             "partition": partition[1],
-            "from": min(one.start_offset for one in ranges),
-            "to": max(one.end_offset for one in ranges) - 1,
+            "from": min(wanted.start_offset for wanted in ranges),
+            "to": max(wanted.end_offset for wanted in ranges) - 1,
             "rows": rows[partition],
             "files": files[partition],
             "gaps": dict(sorted(gaps.get(partition, Counter()).items())),
@@ -278,7 +278,7 @@ def add_origin_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-dir", action="append", default=[], metavar="directory", help="read a broker's files; may be repeated"
     )
-    levels = [one.value for one in IsolationLevel]
+    levels = [level.value for level in IsolationLevel]
     parser.add_argument("--isolation-level", choices=levels, default="read_committed", help="default: read_committed")
     parser.add_argument(
         "--fail-on-data-loss",

@@ -108,7 +108,7 @@ def _plan(request: Request, origin: LogOrigin, before: Manifest | None, slots: i
     try:
         topic_ids = _topic_ids(reader, request.topics)
         planning.check_topic_ids(before, {name: topic_id for name, (topic_id, _) in topic_ids.items()})
-        partitions = [TopicPartition(name, one) for name, (_, numbers) in topic_ids.items() for one in numbers]
+        partitions = [TopicPartition(name, number) for name, (_, numbers) in topic_ids.items() for number in numbers]
         bounds = reader.bounds(partitions, request.isolation)
         limits = _limits(reader, request, bounds)
     finally:
@@ -147,7 +147,7 @@ def _topic_ids(reader: LogReader, names: Iterable[str]) -> dict[str, tuple[str |
     if missing:
         raise LogUnavailable(f"there is no topic {', '.join(missing)}; there are {shorten_list(sorted(known))}")
     found = {name: known[name] for name in names}
-    return {name: (one.topic_id.hex() if one.topic_id else None, one.partitions) for name, one in found.items()}
+    return {name: (topic.topic_id.hex() if topic.topic_id else None, topic.partitions) for name, topic in found.items()}
 
 
 def _limits(
@@ -157,8 +157,13 @@ def _limits(
     found = {}
     for time_ms in (request.from_ms, request.to_ms):
         offsets = reader.offsets_for_times(dict.fromkeys(bounds, time_ms)) if time_ms is not None else {}
-        found[time_ms] = {one: bounds[one].end_offset if at is None else at for one, at in offsets.items()}
-    return {one: Limits(found[request.from_ms].get(one), found[request.to_ms].get(one)) for one in bounds}
+        found[time_ms] = {
+            partition: bounds[partition].end_offset if at is None else at for partition, at in offsets.items()
+        }
+    return {
+        partition: Limits(found[request.from_ms].get(partition), found[request.to_ms].get(partition))
+        for partition in bounds
+    }
 
 
 def _execute(
@@ -198,11 +203,11 @@ def _execute(
         else:
             runner.run(job, tasks, listener.end)
     results = [log.result(plan, index) for index in range(len(plan.ranges))]
-    missing = [str(plan.ranges[index].partition) for index, one in enumerate(results) if one is None]
+    missing = [str(plan.ranges[index].partition) for index, result in enumerate(results) if result is None]
     if missing:
         raise LoadRefused(f"the tasks of {shorten_list(missing)} ended without a result; start the load again")
-    _check_rejected([one for one in results if one is not None], request.decoding.reject_limit)
-    manifest = log.publish(plan, [one for one in results if one is not None], before)
+    _check_rejected([result for result in results if result is not None], request.decoding.reject_limit)
+    manifest = log.publish(plan, [result for result in results if result is not None], before)
     log.complete(manifest)
     return manifest
 
@@ -248,10 +253,12 @@ def _check_options(unfinished: Plan, request: Request) -> None:
 
 
 def _check_rejected(results: Sequence[RangeResult], limit: int) -> None:
-    count = sum(one.rejected_rows for one in results)
+    count = sum(result.rejected_rows for result in results)
     if count > limit:
         where = [
-            f"{one.wanted.partition} from offset {one.rejected[0].first_offset}" for one in results if one.rejected
+            f"{result.wanted.partition} from offset {result.rejected[0].first_offset}"
+            for result in results
+            if result.rejected
         ]
         raise LoadRefused(
             f"{count} values do not decode, {limit} are accepted: {shorten_list(where)}. Nothing is published; accept "

@@ -53,7 +53,9 @@ class Origin(NamedTuple):
             except ClientError as error:
                 if not self.log_dirs:
                     raise LogUnavailable(str(error)) from None
-        cleaned = {topic for one in self.log_dirs for topic, _ in DataDirectory.read(Files(), one).cleaner_offsets}
+        cleaned = {
+            topic for directory in self.log_dirs for topic, _ in DataDirectory.read(Files(), directory).cleaner_offsets
+        }
         return {name: name in cleaned for name in names}
 
     def _policies(self, names: list[str]) -> dict[str, bool]:
@@ -68,5 +70,5 @@ class Origin(NamedTuple):
             ]
             request = DescribeConfigsRequest(resources=resources)
             found = client.ask(request, client.version(DescribeConfigsRequest, newest=4)).results
-        values = {row.resource_name: [one.value or "" for one in row.configs] for row in found}
+        values = {row.resource_name: [config.value or "" for config in row.configs] for row in found}
         return {name: any("compact" in value for value in values.get(name, ())) for name in names}

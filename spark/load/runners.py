@@ -34,7 +34,7 @@ _LOOK_EVERY_S = 1.0
 _ATTEMPTS = 4
 _DELTA_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _NO_TABLES = "only Spark writes tables"
-_NAMES = "|".join(one.__name__ for one in TASK_ERRORS)
+_NAMES = "|".join(error.__name__ for error in TASK_ERRORS)
 _OURS = re.compile(rf"^headgate\.[\w.]+\.(?:{_NAMES}): (.*)$", re.MULTILINE)
 
 
@@ -86,9 +86,9 @@ class ProcessRunner:
         with ProcessPoolExecutor(min(self.slots, len(tasks)), mp_context=context) as pool:
             running = {pool.submit(_load_or_explain, job, index, wanted): wanted for index, wanted in tasks.items()}
             try:
-                for one in as_completed(running):
-                    one.result().check()
-                    done(running[one])
+                for future in as_completed(running):
+                    future.result().check()
+                    done(running[future])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise

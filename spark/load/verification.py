@@ -77,7 +77,10 @@ def verify(
     if has_all_rows and open_table is not None and not findings:
         table = open_table(TableName(into, manifests[-1].options["table"], log.identity()))
         findings += map(Finding, verify_rows(log, manifests, table))
-    return [_row(one, covered[one], rows[one], gaps.get(one, Counter())) for one in sorted(covered)], findings
+    return [
+        _row(partition, covered[partition], rows[partition], gaps.get(partition, Counter()))
+        for partition in sorted(covered)
+    ], findings
 
 
 def _row(partition: TopicPartition, covered: Sequence[Interval], rows: int, gaps: Counter[str]) -> Row:

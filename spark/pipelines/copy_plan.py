@@ -109,7 +109,7 @@ def next_ranges(positions: Offsets, ends: Offsets, most: int) -> list[OffsetRang
 
 def next_batch(identity: CopyIdentity, state: CopyState, ranges: Iterable[OffsetRange]) -> QueryBatch:
     """The batch of these ranges, with the positions after it."""
-    after = {**state.positions, **{one.partition: one.end_offset for one in ranges}}
+    after = {**state.positions, **{wanted.partition: wanted.end_offset for wanted in ranges}}
     return QueryBatch(identity.query_id(), state.next_batch, to_topics(after))
 
 

@@ -58,7 +58,7 @@ class Copier:
         reader = self.session.read.format("headgate").options(**read_options(self.bootstrap, self.log_dirs, ranges))
         rows = reader.load().select("topic", "partition", "key", "value", "headers", "timestamp")
         rows = rows if self.sink.keep_partitions else rows.drop("partition")
-        renamed = [(name, self.names[name]) for name in sorted({one.partition.topic for one in ranges})]
+        renamed = [(name, self.names[name]) for name in sorted({wanted.partition.topic for wanted in ranges})]
         if all(name == target for name, target in renamed):
             return rows
         pairs = [functions.lit(text) for both in renamed for text in both]
@@ -68,8 +68,8 @@ class Copier:
 def read_options(bootstrap: str | None, log_dirs: Sequence[str], ranges: Iterable[OffsetRange]) -> dict[str, str]:
     """Options of the format `headgate` for exactly these ranges, one for each partition."""
     wanted = list(ranges)
-    starts = to_topics({one.partition: one.start_offset for one in wanted})
-    ends = to_topics({one.partition: one.end_offset for one in wanted})
+    starts = to_topics({piece.partition: piece.start_offset for piece in wanted})
+    ends = to_topics({piece.partition: piece.end_offset for piece in wanted})
     options = {
         "assign": json.dumps({topic: sorted(row) for topic, row in starts.items()}),
         "startingOffsets": json.dumps(starts),

@@ -113,7 +113,7 @@ class Target:
         """The function that writes a sync point within the transaction of a batch, before its records."""
 
         def write(producer: Producer) -> None:
-            targets = [TopicPartition(names[one.topic], one.number) for one in positions]
+            targets = [TopicPartition(names[partition.topic], partition.number) for partition in positions]
             ends = bounds_end(self._reader.bounds(targets, IsolationLevel.READ_UNCOMMITTED))
             point = SyncPoint(state.next_batch, positions, ends, names)
             record = batch.Record(

@@ -59,14 +59,25 @@ def plan(replay: Replay, reader: LogReader) -> tuple[Offsets, Offsets]:
         raise UsageError(f"there is no topic {replay.topic}; `headgate topics list` shows all")
     partitions = [TopicPartition(replay.topic, number) for number in topic.partitions]
     bounds = reader.bounds(partitions, COMMITTED)
-    starts = _at(reader, {one: bounds[one].start_offset for one in partitions}, replay.from_ms, bounds_end(bounds))
+    starts = _at(
+        reader,
+        {partition: bounds[partition].start_offset for partition in partitions},
+        replay.from_ms,
+        bounds_end(bounds),
+    )
     ends = _at(reader, bounds_end(bounds), replay.to_ms, bounds_end(bounds))
-    clipped = {one: min(max(starts[one], bounds[one].start_offset), bounds[one].end_offset) for one in partitions}
-    return clipped, {one: max(clipped[one], min(ends[one], bounds[one].end_offset)) for one in partitions}
+    clipped = {
+        partition: min(max(starts[partition], bounds[partition].start_offset), bounds[partition].end_offset)
+        for partition in partitions
+    }
+    return clipped, {
+        partition: max(clipped[partition], min(ends[partition], bounds[partition].end_offset))
+        for partition in partitions
+    }
 
 
 def bounds_end(bounds: Any) -> dict[TopicPartition, int]:
-    return {partition: one.end_offset for partition, one in bounds.items()}
+    return {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
 
 
 def _at(reader: LogReader, default: Offsets, time_ms: int | None, without: Offsets) -> dict[TopicPartition, int]:
@@ -74,7 +85,10 @@ def _at(reader: LogReader, default: Offsets, time_ms: int | None, without: Offse
     if time_ms is None:
         return dict(default)
     found = reader.offsets_for_times(dict.fromkeys(default, time_ms))
-    return {one: offset if (offset := found.get(one)) is not None else without[one] for one in default}
+    return {
+        partition: offset if (offset := found.get(partition)) is not None else without[partition]
+        for partition in default
+    }
 
 
 def run(
@@ -104,12 +118,14 @@ def run(
 
 def advance(state: CopyState, ranges: list[OffsetRange]) -> CopyState:
     """The state after a batch."""
-    return CopyState(state.next_batch + 1, {**state.positions, **{one.partition: one.end_offset for one in ranges}})
+    return CopyState(
+        state.next_batch + 1, {**state.positions, **{wanted.partition: wanted.end_offset for wanted in ranges}}
+    )
 
 
 def _check_not_lost(positions: Offsets, ends: Offsets, reader: LogReader) -> None:
     """Raise UsageError if records between the positions and the ends are gone."""
-    left = [one for one, end in ends.items() if positions.get(one, 0) < end]
+    left = [partition for partition, end in ends.items() if positions.get(partition, 0) < end]
     for partition, bounds in reader.bounds(left, COMMITTED).items():
         position = positions[partition]
         if position < bounds.start_offset or ends[partition] > bounds.end_offset:

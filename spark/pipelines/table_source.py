@@ -60,7 +60,7 @@ class TableSource(NamedTuple):
             manifests = [log.manifest(number) for number in range(1, last_load + 1)]
         except (DamagedDocument, FolderError) as error:
             raise UsageError(str(error)) from None
-        files = [file.name for one in manifests for result in one.results for file in result.files]
+        files = [file.name for manifest in manifests for result in manifest.results for file in result.files]
         return [str(folder / name) for name in files] or [str(folder)]
 
 

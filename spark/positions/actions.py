@@ -30,13 +30,13 @@ def run_lag(connect: Connect, options: argparse.Namespace) -> CommandResult:
 
         return watch.run(connect, options)
     rows, failures, notes = look(connect, options)
-    behind, unclear = check_lag_limits([one.lag for one in rows], options.fail_above, options.fail_above_seconds)
+    behind, unclear = check_lag_limits([row.lag for row in rows], options.fail_above, options.fail_above_seconds)
     if options.plot:
         from headgate.spark.positions import plot
 
         notes = [*notes, plot.run(options, rows)]
     return CommandResult(
-        [to_row(one) for one in rows],
+        [to_row(row) for row in rows],
         [*failures, *unclear],
         [*behind, *notes, *summarize(rows)],
         is_alarm=bool(behind),
@@ -71,16 +71,16 @@ def run_check(connect: Connect, options: argparse.Namespace) -> CommandResult:
     ]
     ends = list_ends(cluster, {*partitions, *subject.offsets, *subject.planned})
     rows = check(subject.offsets, subject.planned, ends, partitions, subject.noted.ids, present.ids)
-    unknown = [one.partition for one in rows if one.status is CheckStatus.UNKNOWN]
-    notes = [sentence(one) for one in rows if one.status not in (CheckStatus.OK, CheckStatus.UNKNOWN)]
+    unknown = [row.partition for row in rows if row.status is CheckStatus.UNKNOWN]
+    notes = [sentence(row) for row in rows if row.status not in (CheckStatus.OK, CheckStatus.UNKNOWN)]
     notes += [*subject.notes, *_describe(subject.noted, present, topics)]
     if options.note and subject.folder is not None:
         notes.append(_note(subject.folder, subject.noted, present, topics, replaces=options.replace))
     return CommandResult(
-        [_check_row(one, subject.noted, present) for one in rows],
+        [_check_row(row, subject.noted, present) for row in rows],
         [f"{partition}: {ends.failed[partition].text}" for partition in unknown],
         notes,
-        is_alarm=any(one.status.is_alarm for one in rows),
+        is_alarm=any(row.status.is_alarm for row in rows),
     )
 
 
@@ -132,17 +132,17 @@ def _note(folder: checkpoint.Folder, noted: TopicIds, present: TopicIds, topics:
     return f"the ids of {len(present.ids)} topics are noted in {topic_ids.FILE}{more}"
 
 
-def _check_row(one: PartitionCheck, noted: TopicIds, present: TopicIds) -> Row:
-    topic = one.partition.topic
+def _check_row(row: PartitionCheck, noted: TopicIds, present: TopicIds) -> Row:
+    topic = row.partition.topic
     return {
         "topic": topic,
-        "partition": one.partition.number,
-        "committed": one.offset,
-        "planned": one.planned,
-        "start": one.start,
-        "end": one.end,
-        "lost": one.lost,
-        "status": one.status.value,
+        "partition": row.partition.number,
+        "committed": row.offset,
+        "planned": row.planned,
+        "start": row.start,
+        "end": row.end,
+        "lost": row.lost,
+        "status": row.status.value,
         "noted_id": format_id(noted.ids[topic]) if topic in noted.ids else None,
         "topic_id": format_id(present.ids[topic]) if topic in present.ids else None,
     }
@@ -186,8 +186,14 @@ def into_store(cluster: Cluster, found: PlaceOffsets, options: argparse.Namespac
 def _into_file(source: Place, target: Place, found: PlaceOffsets, options: argparse.Namespace) -> CommandResult:
     name = options.group or source.name
     rows = [
-        {"target": str(target), "topic": one.topic, "partition": one.number, "before": None, "after": at.offset}
-        for one, at in sorted(found.offsets.items())
+        {
+            "target": str(target),
+            "topic": partition.topic,
+            "partition": partition.number,
+            "before": None,
+            "after": at.offset,
+        }
+        for partition, at in sorted(found.offsets.items())
     ]
     if not options.execute:
         return CommandResult(rows, notes=[*found.notes, DRY_RUN])

@@ -37,7 +37,7 @@ class GroupCommitter:
     def commit(self, offsets: Offsets) -> bool:
         """Commit the offsets that have changed. Returns False if that failed, which is logged."""
         is_due = self._clock_s() >= self._all_due_s
-        changed = {one: at for one, at in offsets.items() if is_due or self._committed.get(one) != at}
+        changed = {partition: at for partition, at in offsets.items() if is_due or self._committed.get(partition) != at}
         try:
             if changed:
                 self._commit(changed)
@@ -57,7 +57,7 @@ class GroupCommitter:
         failed = commit_offsets(self._connect(), self._group, rows)
         for names, why in group_by_failure(failed):
             logger.warning("the progress of group %s in %s is not committed: %s", self._group, names, why.text)
-        self._committed |= {one: at for one, at in offsets.items() if one not in failed}
+        self._committed |= {partition: at for partition, at in offsets.items() if partition not in failed}
         if not failed:
             self._all_due_s = self._clock_s() + REPEAT_S
 

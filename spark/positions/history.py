@@ -34,7 +34,7 @@ class BatchRecord(NamedTuple):
         """Records between the query and the ends; None if Spark did not say where the ends are."""
         if not self.latest:
             return None
-        return sum(max(0, end - self.committed.get(one, end)) for one, end in self.latest.items())
+        return sum(max(0, end - self.committed.get(partition, end)) for partition, end in self.latest.items())
 
 
 def of_progress(progress: Mapping[str, Any]) -> BatchRecord | None:
@@ -46,7 +46,7 @@ def of_progress(progress: Mapping[str, Any]) -> BatchRecord | None:
         _milliseconds(progress.get("timestamp")),
         str(progress.get("id", "")),
         _number(progress.get("batchId")),
-        sum(_number(one.get("numInputRows")) for one in _sources(progress)),
+        sum(_number(source.get("numInputRows")) for source in _sources(progress)),
         _number(progress.get("batchDuration")),
         committed,
         _positions(progress, "latestOffset"),
@@ -54,7 +54,7 @@ def of_progress(progress: Mapping[str, Any]) -> BatchRecord | None:
 
 
 def _sources(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [one for one in progress.get("sources") or () if isinstance(one, dict)]
+    return [source for source in progress.get("sources") or () if isinstance(source, dict)]
 
 
 def _positions(progress: Mapping[str, Any], name: str) -> Offsets:
@@ -68,7 +68,7 @@ def _positions(progress: Mapping[str, Any], name: str) -> Offsets:
             continue
         if positions:
             found.append(positions)
-    return {TopicPartition(*one): offset for one, offset in lowest(found).items()}
+    return {TopicPartition(*partition): offset for partition, offset in lowest(found).items()}
 
 
 def _number(value: object) -> int:
@@ -106,7 +106,9 @@ def parse_lines(lines: Iterable[str]) -> Iterator[BatchRecord]:
             offsets = [parse_positions(json.dumps(row[name])) for name in ("committed", "latest")]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if all(type(one) is int for one in numbers) and None not in offsets:
-            committed, latest = ({TopicPartition(*one): at for one, at in (rows or {}).items()} for rows in offsets)
+        if all(type(number) is int for number in numbers) and None not in offsets:
+            committed, latest = (
+                {TopicPartition(*partition): at for partition, at in (rows or {}).items()} for rows in offsets
+            )
             at_ms, batch, count, duration_ms = numbers
             yield BatchRecord(at_ms, str(row.get("query_id", "")), batch, count, duration_ms, committed, latest)

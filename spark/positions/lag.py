@@ -74,7 +74,11 @@ def _not_met(cluster: Cluster, reader: ReaderPosition, topics: Topics) -> list[s
     partitions = [
         TopicPartition(name, row.partition_index) for name, topic in known.items() for row in topic.partitions
     ]
-    names = [str(one) for one in sorted(partitions) if one not in reader.offsets and is_wanted(one, topics)]
+    names = [
+        str(partition)
+        for partition in sorted(partitions)
+        if partition not in reader.offsets and is_wanted(partition, topics)
+    ]
     return [f"{reader.name} has not met {shorten_list(names)}: see `headgate spark check`"] if names else []
 
 
@@ -91,9 +95,9 @@ def seconds_left(records: int | None, rate: float | None, arrival_rate: float = 
     return records / (rate - arrival_rate)
 
 
-def to_row(one: ReaderLag) -> Row:
+def to_row(reader: ReaderLag) -> Row:
     """The row of the command: the columns of `groups lag`, with rate and time left."""
-    row = one.lag
+    row = reader.lag
     return {
         "reader": row.group,
         "topic": row.partition.topic,
@@ -103,8 +107,8 @@ def to_row(one: ReaderLag) -> Row:
         "end": row.end,
         "lag": row.records,
         "lag_seconds": row.seconds,
-        "rate": one.rate,
-        "seconds_left": one.seconds_left,
+        "rate": reader.rate,
+        "seconds_left": reader.seconds_left,
         "status": row.status,
         "leader": row.leader,
     }

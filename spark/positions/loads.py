@@ -37,4 +37,6 @@ def rates_between(first: Manifest, last: Manifest) -> Mapping[TopicPartition, fl
     if elapsed_s <= 0:
         return {}
     before = first.positions
-    return {one: max(0, end - before.get(one, end)) / elapsed_s for one, end in last.positions.items()}
+    return {
+        partition: max(0, end - before.get(partition, end)) / elapsed_s for partition, end in last.positions.items()
+    }

@@ -63,7 +63,7 @@ def parse_place(text: str, kinds: Collection[str] = KINDS) -> Place:
     if CHECKPOINT in kinds and (Path(text) / "offsets").is_dir():
         return Place(CHECKPOINT, text)
     near = get_close_matches(kind, kinds, n=1) if colon else []
-    advice = f"did you mean {near[0]}:{name}?" if near else f"write one of {', '.join(f'{one}:...' for one in kinds)}"
+    advice = f"did you mean {near[0]}:{name}?" if near else f"write one of {', '.join(f'{kind}:...' for kind in kinds)}"
     raise UsageError(f"{text!r} is no place of offsets here; {advice}")
 
 
@@ -84,7 +84,9 @@ def read_place(place: Place, connect: Connect, topics: Topics, group: str = "") 
             found = _of_file(place, group)
     if not topics:
         return found
-    return found._replace(offsets={one: at for one, at in found.offsets.items() if is_wanted(one, topics)})
+    return found._replace(
+        offsets={partition: at for partition, at in found.offsets.items() if is_wanted(partition, topics)}
+    )
 
 
 def is_wanted(partition: TopicPartition, topics: Topics) -> bool:
@@ -143,12 +145,15 @@ def _of_time(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:
         raise UsageError(f"{place} is a moment of every topic; name the topics: --topic orders")
     partitions, failures = select_partitions(cluster, topics)
     found, failed = list_offsets(cluster, partitions, target.timestamp)
-    ends = list_ends(cluster, [one for one, offset in found.items() if offset < 0])
+    ends = list_ends(cluster, [partition for partition, offset in found.items() if offset < 0])
     failures += [f"{names}: {why.text}" for names, why in group_by_failure({**failed, **ends.failed})]
     if failures:
         raise UsageError("; ".join(failures))
-    notes = tuple(f"{one}: nothing is so new: the end" for one in sorted(ends.ends))
-    offsets = {one: OffsetAndMetadata(offset if offset >= 0 else ends.ends[one]) for one, offset in found.items()}
+    notes = tuple(f"{partition}: nothing is so new: the end" for partition in sorted(ends.ends))
+    offsets = {
+        partition: OffsetAndMetadata(offset if offset >= 0 else ends.ends[partition])
+        for partition, offset in found.items()
+    }
     return PlaceOffsets(offsets, notes=notes)
 
 

@@ -66,7 +66,11 @@ def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
             for row in topic.partitions
             if row.leader_epoch >= 0
         }
-        anew |= {one.topic for one, at in source.offsets.items() if at.leader_epoch > epochs.get(one, at.leader_epoch)}
+        anew |= {
+            partition.topic
+            for partition, at in source.offsets.items()
+            if at.leader_epoch > epochs.get(partition, at.leader_epoch)
+        }
     return [
         f"{name}: the topic was made anew: its offsets belong to the topic that was deleted; leave the topic out with "
         "--topic, or begin with time:earliest"
@@ -76,22 +80,23 @@ def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
 
 def _fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
     found, failed = fetch_zookeeper(cluster, groups)
-    return {name: one.offsets for name, one in found.items()}, failed
+    return {name: group.offsets for name, group in found.items()}, failed
 
 
 def _problems(changes: Iterable[OffsetChange], wanted: CommittedOffsets, *, allows_backwards: bool) -> list[str]:
     """Sentences about changes that would read again what was read, or that belong to another log."""
     problems = []
-    for one in changes:
-        if wanted[one.partition].offset > one.end:
+    for change in changes:
+        offset = wanted[change.partition].offset
+        if offset > change.end:
             problems.append(
-                f"{one.partition}: offset {wanted[one.partition].offset} is beyond the end, {one.end}: it belongs to"
-                " another cluster, or to a topic that was deleted"
+                f"{change.partition}: offset {offset} is beyond the end, {change.end}: it belongs to another cluster, or"
+                " to a topic that was deleted"
             )
-        elif one.before is not None and one.after.offset < one.before.offset and not allows_backwards:
+        elif change.before is not None and change.after.offset < change.before.offset and not allows_backwards:
             problems.append(
-                f"{one.partition}: from {one.before.offset} back to {one.after.offset}: "
-                f"{one.before.offset - one.after.offset} offsets would be read again; --backwards allows it"
+                f"{change.partition}: from {change.before.offset} back to {change.after.offset}: "
+                f"{change.before.offset - change.after.offset} offsets would be read again; --backwards allows it"
             )
     return problems
 

@@ -52,8 +52,8 @@ def find_aborted(view: SegmentView, start: int, up_to: int, trust: IndexTrust) -
         entries = _indexed(view, number, trust)
         if entries is None:
             return found if _are_decided(view, view.bases[number], up_to) else _from_batches(view, start, up_to)
-        found += [one for one in entries if one.last_offset >= start and one.first_offset < up_to]
-        if any(one.last_stable_offset >= up_to for one in entries):
+        found += [entry for entry in entries if entry.last_offset >= start and entry.first_offset < up_to]
+        if any(entry.last_stable_offset >= up_to for entry in entries):
             break
     return found
 

@@ -171,7 +171,7 @@ class PartitionReader:
 def _reaching(aborted: Sequence[AbortedTransaction], found: Cut) -> list[tuple[int, int]]:
     """The transactions that reach into a piece."""
     return [
-        (one.producer_id, one.first_offset)
-        for one in aborted
-        if one.first_offset < found.next_offset and one.last_offset >= found.first_offset
+        (transaction.producer_id, transaction.first_offset)
+        for transaction in aborted
+        if transaction.first_offset < found.next_offset and transaction.last_offset >= found.first_offset
     ]

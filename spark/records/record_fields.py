@@ -46,7 +46,7 @@ class Fields(NamedTuple):
     def rows(self, keep: Any) -> Fields:
         """The fields of some records only."""
         return Fields(
-            *(one if one is None else one.rows(keep) if isinstance(one, Slices) else one[keep] for one in self)
+            *(part if part is None else part.rows(keep) if isinstance(part, Slices) else part[keep] for part in self)
         )
 
 

@@ -197,7 +197,7 @@ def marker_of_group(offsets: CommittedOffsets, query_batch: QueryBatch) -> Marke
 
     A group has no offsets of topics elsewhere. Such a partition counts as equal, so only the number decides about it.
     """
-    batches = {one: _batch_in_metadata(row.metadata, query_batch.query_id) for one, row in offsets.items()}
+    batches = {partition: _batch_in_metadata(row.metadata, query_batch.query_id) for partition, row in offsets.items()}
     last = max(batches.values(), default=-1)
     if last < 0:
         return None

@@ -113,7 +113,11 @@ def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: b
 def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
     """Where offsets are not those of the marker. Offset 0 is that of a partition that was not read yet."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
-    found = [_difference(one, here, there) for one in sorted(here | there) if here.get(one, 0) != there.get(one, 0)]
+    found = [
+        _difference(partition, here, there)
+        for partition in sorted(here | there)
+        if here.get(partition, 0) != there.get(partition, 0)
+    ]
     # Older markers have no digest: then the number alone decides about such sources
     if marker.others is not None and offsets.others is not None and marker.others != offsets.others:
         found.append(_OTHER_SOURCES)
@@ -123,7 +127,9 @@ def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
 def _beyond(marker: Marker, offsets: SourceOffsets) -> list[str]:
     """Where offsets are not known to lie within those of the marker. Digests have no order."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
-    found = [_difference(one, here, there) for one in sorted(here) if here[one] > there.get(one, 0)]
+    found = [
+        _difference(partition, here, there) for partition in sorted(here) if here[partition] > there.get(partition, 0)
+    ]
     if (marker.others or "") != (offsets.others or ""):
         found.append(_OTHER_SOURCES)
     return found

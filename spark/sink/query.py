@@ -80,7 +80,7 @@ def parse_offsets(text: str, read: Callable[[str], str]) -> SourceOffsets:
     if not others:
         return SourceOffsets(found)
     try:
-        contents = {name: [one, _read_file_log(name, one, read)] for name, one in others.items()}
+        contents = {name: [option, _read_file_log(name, option, read)] for name, option in others.items()}
     except FileNotFoundError:
         return SourceOffsets(found, None)
     return SourceOffsets(found, hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest())

@@ -138,7 +138,7 @@ class RowEncoder:
         headers = rows.column("headers") if "headers" in rows.schema.names else None
         target = self._target
         encoded = list(encode(Rows(keys, values, headers, times), chosen, target.max_batch_bytes, target.codec))
-        return {one.target: TopicPartition(topic, one.target) for one in encoded}, encoded
+        return {batch.target: TopicPartition(topic, batch.target) for batch in encoded}, encoded
 
     def _choose(self, topic: str, rows: Any, keys: Any) -> Any:
         """The partition of each row: that of the column `partition`, else by the key."""
@@ -230,9 +230,9 @@ def encode_rows(
     numbers: defaultdict[TopicPartition, int] = defaultdict(int)
     for partitions, encoded in RowEncoder(target, task).encode(batches):
         rows = []
-        for one in encoded:
-            partition = partitions[one.target]
-            rows.append((*partition, route(partition), task, numbers[partition], one.records, one.data))
+        for batch in encoded:
+            partition = partitions[batch.target]
+            rows.append((*partition, route(partition), task, numbers[partition], batch.records, batch.data))
             numbers[partition] += 1
         yield _record_batch(rows, _ENCODED_SCHEMA)
 
@@ -253,7 +253,7 @@ def write_rows(
     task = identity()
     with TaskWriter(target, producer, task) as writer:
         for partitions, encoded in RowEncoder(target, task.number).encode(check_stage(batches)):
-            writer.put((partitions[one.target], one.records, one.data) for one in encoded)
+            writer.put((partitions[batch.target], batch.records, batch.data) for batch in encoded)
         yield _report(writer.finish())
 
 
@@ -308,12 +308,12 @@ class _Order:
         self._early: dict[tuple[TopicPartition, int, int], tuple[int, bytearray]] = {}
 
     def arrange(self, found: Iterable[_Encoded]) -> Iterator[tuple[TopicPartition, int, bytearray]]:
-        for one in found:
-            source = (one.partition, one.task)
-            self._early[*source, one.number] = (one.records, bytearray(one.data))
+        for batch in found:
+            source = (batch.partition, batch.task)
+            self._early[*source, batch.number] = (batch.records, bytearray(batch.data))
             while (early := self._early.pop((*source, self._next[source]), None)) is not None:
                 self._next[source] += 1
-                yield (one.partition, *early)
+                yield (batch.partition, *early)
 
     def check_complete(self) -> None:
         for partition, task, number in self._early:
@@ -370,6 +370,6 @@ def _record_batch(rows: Sequence[tuple[Any, ...]], schema: Any) -> Any:
         if pa.types.is_integer(field.type):
             arrays.append(integers(np.array(values, f"i{field.type.bit_width // 8}"), field.type))
         else:
-            items = [one.encode() if isinstance(one, str) else one for one in values]
+            items = [value.encode() if isinstance(value, str) else value for value in values]
             arrays.append(byte_strings(items, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -80,7 +80,8 @@ def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> Pro
 def add_partitions(connection: Connection, producer: Producer, partitions: Iterable[TopicPartition]) -> None:
     """Add partitions to the transaction, before their first batch. Raises SinkFailed."""
     topics = [
-        AddPartitionsToTxnTopic(topic, [one.number for one in rows]) for topic, rows in by_topic(partitions).items()
+        AddPartitionsToTxnTopic(topic, [partition.number for partition in rows])
+        for topic, rows in by_topic(partitions).items()
     ]
 
     def ask(client: Client) -> Failure | None:
@@ -117,9 +118,9 @@ def commit_positions(
             name=topic,
             partitions=[
                 TxnOffsetCommitRequestPartition(
-                    partition_index=one.number, committed_offset=positions[one], committed_metadata=metadata
+                    partition_index=partition.number, committed_offset=positions[partition], committed_metadata=metadata
                 )
-                for one in rows
+                for partition in rows
             ],
         )
         for topic, rows in by_topic(positions).items()
@@ -188,7 +189,7 @@ class BatchWriter:
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the transaction, if this writer has not done so. Raises SinkFailed."""
-        new = [one for one in dict.fromkeys(partitions) if one not in self.records]
+        new = [partition for partition in dict.fromkeys(partitions) if partition not in self.records]
         if new:
             add_partitions(self._connection, self._producer, new)
             self.records |= dict.fromkeys(new, 0)
@@ -206,7 +207,9 @@ class BatchWriter:
             retries += 1
 
         def ask(client: Client, partitions: list[TopicPartition]) -> Answers[TopicPartition, None]:
-            return self._produce(client, {one: batches[one][1] for one in partitions}, is_repeated=retries > 0)
+            return self._produce(
+                client, {partition: batches[partition][1] for partition in partitions}, is_repeated=retries > 0
+            )
 
         try:
             self._connection.ask_leaders(batches, ask, note_retry)
@@ -224,7 +227,9 @@ class BatchWriter:
         topics = [
             TopicProduceData(
                 name=topic,
-                partition_data=[PartitionProduceData(index=one.number, records=batches[one]) for one in rows],
+                partition_data=[
+                    PartitionProduceData(index=partition.number, records=batches[partition]) for partition in rows
+                ],
             )
             for topic, rows in by_topic(batches).items()
         ]
@@ -250,7 +255,7 @@ _REFUSALS = frozenset(
 
 
 def _reason(row: Any) -> str | None:
-    texts = [one.batch_index_error_message for one in row.record_errors if one.batch_index_error_message]
+    texts = [error.batch_index_error_message for error in row.record_errors if error.batch_index_error_message]
     reason: str | None = "; ".join([row.error_message or "", *texts[:1]]).strip("; ") or None
     return reason
 
@@ -265,15 +270,17 @@ def check_written(connection: Connection, producer: Producer, written: Mapping[T
         return
 
     def ask(client: Client, partitions: list[TopicPartition]) -> Iterator[tuple[TopicPartition, int | Failure]]:
-        topics = [TopicRequest(name, [one.number for one in rows]) for name, rows in by_topic(partitions).items()]
+        topics = [
+            TopicRequest(name, [partition.number for partition in rows]) for name, rows in by_topic(partitions).items()
+        ]
         for topic in client.ask(DescribeProducersRequest(topics)).topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
                 if row.error_code:
                     yield partition, Failure.of(row.error_code, row.error_message)
                     continue
-                yield partition, next((_sequence(producer, one) for one in row.active_producers
-                                       if one.producer_id == producer.producer_id), -1)  # fmt: skip
+                yield partition, next((_sequence(producer, active) for active in row.active_producers
+                                       if active.producer_id == producer.producer_id), -1)  # fmt: skip
 
     for partition, last in connection.ask_leaders(written, ask).items():
         expected = (written[partition] - 1) & MAX_SEQUENCE

@@ -52,9 +52,9 @@ def encode_task(target: Target, rows: Iterable[Any], max_bytes: int | None = Non
     batches, size, task = [], 0, spark_task().number
     max_bytes = task_bytes(task) if max_bytes is None else max_bytes
     for partitions, encoded in RowEncoder(target, task).encode(rows):
-        for one in encoded:
-            batches.append((partitions[one.target], one.records, bytes(one.data)))
-            size += len(one.data)
+        for batch in encoded:
+            batches.append((partitions[batch.target], batch.records, bytes(batch.data)))
+            size += len(batch.data)
         if size > max_bytes:
             raise SinkRefused(
                 f"task {task} has more than {max_bytes / _MIB:.3g} MB for one transaction. The format `headgate` "

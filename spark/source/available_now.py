@@ -25,13 +25,13 @@ def run(writer: Any, on_batch: Callable[[Any], None] | None = None) -> int:
             query.awaitTermination()
         finally:
             query.stop()
-        done = [one for one in query.recentProgress if _is_batch(one)]
+        done = [progress for progress in query.recentProgress if _is_batch(progress)]
         if not done:
             return batches
         batches += len(done)
         if on_batch is not None:
-            for one in done:
-                on_batch(one)
+            for progress in done:
+                on_batch(progress)
 
 
 def _is_batch(progress: Any) -> bool:

@@ -56,7 +56,7 @@ def assigned_partitions(topics: Mapping[str, Topic], subscription: Subscription)
     if not subscription.partitions:
         return sorted(known)
     if absent := sorted(set(subscription.partitions) - set(known)):
-        raise UsageError(f"assign: there is no partition {shorten_list([str(one) for one in absent])}")
+        raise UsageError(f"assign: there is no partition {shorten_list([str(partition) for partition in absent])}")
     return sorted(subscription.partitions)
 
 
@@ -71,12 +71,15 @@ def resolve(
     """The offset of each partition of `bounds`. `option` names the position in errors. Raises UsageError."""
     match position:
         case Edge.EARLIEST:
-            return {partition: one.start_offset for partition, one in bounds.items()}
+            return {partition: partition_bounds.start_offset for partition, partition_bounds in bounds.items()}
         case Edge.LATEST:
-            return {partition: one.end_offset for partition, one in bounds.items()}
+            return {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
         case AtOffsets(offsets):
             _check_partitions(option, offsets, bounds)
-            return {partition: _offset(offsets[partition], one) for partition, one in bounds.items()}
+            return {
+                partition: _offset(offsets[partition], partition_bounds)
+                for partition, partition_bounds in bounds.items()
+            }
         case AtTime(time_ms):
             times = dict.fromkeys(bounds, time_ms)
         case AtTimes(times_ms):
@@ -96,9 +99,9 @@ def _resolve_times(
     """The first offset at or after each time; the end where no record that can be read is that new."""
     found = reader.offsets_for_times(times)
     resolved = {}
-    for partition, one in bounds.items():
+    for partition, partition_bounds in bounds.items():
         offset = found.get(partition)
-        if offset is not None and offset < one.end_offset:
+        if offset is not None and offset < partition_bounds.end_offset:
             resolved[partition] = offset
         elif fails_without_time:
             raise UsageError(
@@ -106,7 +109,7 @@ def _resolve_times(
                 f"startingOffsetsByTimestampStrategy=latest starts at the end there"
             )
         else:
-            resolved[partition] = one.end_offset
+            resolved[partition] = partition_bounds.end_offset
     return resolved
 
 
@@ -117,7 +120,7 @@ def _check_partitions(option: str, given: Iterable[TopicPartition], bounds: Iter
     texts = []
     for names, text in ((assigned - named, "lacks"), (named - assigned, "has, and the query does not read,")):
         if names:
-            texts.append(f"{text} {shorten_list([str(one) for one in sorted(names)])}")
+            texts.append(f"{text} {shorten_list([str(partition) for partition in sorted(names)])}")
     raise UsageError(f"{option} must name every partition (-1 is latest, -2 earliest): it {' and '.join(texts)}")
 
 

@@ -53,8 +53,8 @@ class Interval(NamedTuple):
 
     def within(self, first: int | None, last: int | None) -> Interval:
         """The intersection."""
-        firsts = [one for one in (self.first, first) if one is not None]
-        lasts = [one for one in (self.last, last) if one is not None]
+        firsts = [bound for bound in (self.first, first) if bound is not None]
+        lasts = [bound for bound in (self.last, last) if bound is not None]
         return Interval(max(firsts, default=None), min(lasts, default=None))
 
 
@@ -66,7 +66,9 @@ class PushedFilters(NamedTuple):
     def keeps(self, partition: TopicPartition) -> bool:
         """False if no row of this partition can match."""
         values: dict[str, int | str] = {"topic": partition.topic, "partition": partition.number}
-        return all(one.holds(values[one.column]) for one in self.conditions if one.column in values)
+        return all(
+            condition.holds(values[condition.column]) for condition in self.conditions if condition.column in values
+        )
 
     def narrow(self, wanted: OffsetRange) -> OffsetRange:
         """The part of a range whose offsets can match; perhaps empty."""
@@ -87,9 +89,9 @@ class PushedFilters(NamedTuple):
 
     def _interval(self, column: str, number: Callable[[Any], int]) -> Interval:
         limits = Interval()
-        for one in self.conditions:
-            if one.column == column and not one.is_negated:
-                limits = limits.within(*_limits(one, number))
+        for condition in self.conditions:
+            if condition.column == column and not condition.is_negated:
+                limits = limits.within(*_limits(condition, number))
         return limits
 
 
@@ -118,7 +120,7 @@ def _microseconds(value: datetime) -> int:
 
 def from_spark(filters: Iterable[Any]) -> PushedFilters:
     """The filters that can be used, of those that Spark pushes (classes of `pyspark.sql.datasource`)."""
-    return PushedFilters(tuple(one for one in map(_condition, filters) if one is not None))
+    return PushedFilters(tuple(condition for condition in map(_condition, filters) if condition is not None))
 
 
 def _condition(pushed: Any) -> Condition | None:
@@ -130,7 +132,7 @@ def _condition(pushed: Any) -> Condition | None:
         return None
     column, value = pushed.attribute[0].lower(), pushed.value
     values = value if kind == "In" else [value]
-    if column not in _COLUMNS or not values or not all(_is_usable(column, one) for one in values):
+    if column not in _COLUMNS or not values or not all(_is_usable(column, item) for item in values):
         return None
     return Condition(column, kind, value, is_negated)
 

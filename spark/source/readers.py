@@ -60,17 +60,17 @@ def column_names(schema: StructType) -> list[tuple[str, str]]:
     """
     ours = {name.lower(): name for name in COLUMN_TYPES}
     found = []
-    for one in schema.fields:
-        name = ours.get(one.name.lower())
+    for field in schema.fields:
+        name = ours.get(field.name.lower())
         if name is None:
             from difflib import get_close_matches
 
-            near = get_close_matches(one.name.lower(), ours, n=1, cutoff=0.0)
-            raise usage_error(f"the schema has a column {one.name}; the nearest column is {ours[near[0]]}")
-        kind = one.dataType.simpleString()
+            near = get_close_matches(field.name.lower(), ours, n=1, cutoff=0.0)
+            raise usage_error(f"the schema has a column {field.name}; the nearest column is {ours[near[0]]}")
+        kind = field.dataType.simpleString()
         if kind != COLUMN_TYPES[name]:
-            raise usage_error(f"the schema has {one.name} {kind}; it is {COLUMN_TYPES[name]}: cast it in the query")
-        found.append((name, one.name))
+            raise usage_error(f"the schema has {field.name} {kind}; it is {COLUMN_TYPES[name]}: cast it in the query")
+        found.append((name, field.name))
     if not found:
         raise usage_error(f"the schema has no column; there are {', '.join(COLUMN_TYPES)}")
     return found

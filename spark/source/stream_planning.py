@@ -96,7 +96,9 @@ class StreamPlan:
             return []
         first |= self._starts_of_new(sorted(set(last) - set(first)))
         if gone := sorted(set(first) - set(last)):
-            self._report(f"{shorten_list([str(one) for one in gone])}: the partitions are gone. {DATA_LOSS}")
+            self._report(
+                f"{shorten_list([str(partition) for partition in gone])}: the partitions are gone. {DATA_LOSS}"
+            )
         tasks = []
         for partition, end_offset in sorted(last.items()):
             if end_offset < first[partition]:

@@ -41,7 +41,11 @@ class ProtobufDecoder:
                 f"this is no descriptor set (protoc --include_imports --descriptor_set_out=file): {error}"
             ) from None
         except KeyError:
-            names = [f"{file.package}.{one.name}".lstrip(".") for file in files.file for one in file.message_type]
+            names = [
+                f"{file.package}.{message_type.name}".lstrip(".")
+                for file in files.file
+                for message_type in file.message_type
+            ]
             raise LoadRefused(f"the descriptor set has no message {message}; it has {', '.join(names)}") from None
         self._class = message_factory.GetMessageClass(self._descriptor)
         self._decode_error = DecodeError
@@ -99,7 +103,7 @@ def _path(descriptor: Any) -> list[int]:
     while descriptor is not None:
         above = descriptor.containing_type
         siblings = list(above.nested_types if above else descriptor.file.message_types_by_name.values())
-        path.insert(0, [one.full_name for one in siblings].index(descriptor.full_name))
+        path.insert(0, [message.full_name for message in siblings].index(descriptor.full_name))
         descriptor = above
     return path
 
@@ -154,7 +158,7 @@ def to_value(message: Any) -> dict[str, Any]:
             inner = field.message_type.fields_by_name["value"]
             found[field.name] = [(key, _one_value(inner, value[key])) for key in value]
         elif field.is_repeated:
-            found[field.name] = [_one_value(field, one) for one in value]
+            found[field.name] = [_one_value(field, item) for item in value]
         else:
             found[field.name] = _one_value(field, value)
     return found

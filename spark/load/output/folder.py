@@ -164,9 +164,9 @@ class OutputFolder:
 
     def remove_temporary(self, name: str) -> None:
         """Remove what killed processes have left in a folder of `create` and `replace`; no other process is at work."""
-        for one in self.list(name):
-            if _TEMPORARY.fullmatch(one):
-                self.remove(f"{name}/{one}")
+        for entry in self.list(name):
+            if _TEMPORARY.fullmatch(entry):
+                self.remove(f"{name}/{entry}")
 
     @contextlib.contextmanager
     def _change(self, what: str) -> Iterator[None]:

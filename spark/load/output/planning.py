@@ -51,30 +51,30 @@ def decide(partition: TopicPartition, bounds: Bounds, covered: Intervals, limits
     end = bounds.end_offset if limits.to_offset is None else min(limits.to_offset, bounds.end_offset)
     missing = difference(Interval(start, end), covered)
     available = Interval(bounds.start_offset, bounds.end_offset)
-    wanted = [_overlap(one, available) for one in missing]
-    lost = [_overlap(one, Interval(0, bounds.start_offset)) for one in missing]
+    wanted = [_overlap(interval, available) for interval in missing]
+    lost = [_overlap(interval, Interval(0, bounds.start_offset)) for interval in missing]
     return Decision(union(wanted), union(lost))
 
 
-def _overlap(one: Interval, other: Interval) -> Interval:
-    return Interval(max(one.start_offset, other.start_offset), min(one.end_offset, other.end_offset))
+def _overlap(interval: Interval, other: Interval) -> Interval:
+    return Interval(max(interval.start_offset, other.start_offset), min(interval.end_offset, other.end_offset))
 
 
 def split_ranges(wanted: Mapping[TopicPartition, Intervals], slots: int, most_offsets: int) -> list[OffsetRange]:
     """Ranges for tasks: enough for all task slots, none of more than `most_offsets`, the largest first."""
-    total = sum(one.size for intervals in wanted.values() for one in intervals)
+    total = sum(interval.size for intervals in wanted.values() for interval in intervals)
     most = max(1, min(most_offsets, max(FEWEST_OFFSETS, -(-total // max(1, slots)))))
     ranges = [
         OffsetRange(partition, *piece)
         for partition, intervals in sorted(wanted.items())
-        for one in intervals
-        for piece in split(one, most)
+        for interval in intervals
+        for piece in split(interval, most)
     ]
-    return sorted(ranges, key=lambda one: one.start_offset - one.end_offset)
+    return sorted(ranges, key=lambda interval: interval.start_offset - interval.end_offset)
 
 
 def to_ranges(intervals: Mapping[TopicPartition, Intervals]) -> list[OffsetRange]:
-    return [OffsetRange(partition, *one) for partition, found in sorted(intervals.items()) for one in found]
+    return [OffsetRange(partition, *interval) for partition, found in sorted(intervals.items()) for interval in found]
 
 
 def check_topic_ids(before: Manifest | None, now: Mapping[str, str | None]) -> None:
@@ -90,7 +90,7 @@ def check_topic_ids(before: Manifest | None, now: Mapping[str, str | None]) -> N
 
 def refuse_losses(lost: Iterable[OffsetRange]) -> None:
     """Raise LoadRefused if retention took offsets that the folder lacks."""
-    texts = [f"{one.partition} from {one.start_offset} to {one.end_offset - 1}" for one in lost]
+    texts = [f"{interval.partition} from {interval.start_offset} to {interval.end_offset - 1}" for interval in lost]
     if texts:
         raise LoadRefused(
             f"retention or DeleteRecords took offsets that were not loaded: {'; '.join(texts)}. Nothing is loaded; "

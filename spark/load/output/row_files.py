@@ -68,8 +68,8 @@ class RowFiles:
                 self._writer.close()
             self._file.close()
             self._output.remove(self._file.name)
-        for one in self._files:
-            self._output.remove(one.work_name)
+        for file in self._files:
+            self._output.remove(file.work_name)
         self._files = []
 
     def _write_group(self) -> None:

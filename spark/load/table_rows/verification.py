@@ -36,7 +36,7 @@ class Tally(NamedTuple):
     squares: int
 
     def __add__(self, other: Any) -> Tally:
-        return Tally(*(one + more for one, more in zip(self, other, strict=True)))
+        return Tally(*(count + more for count, more in zip(self, other, strict=True)))
 
 
 Bucket: TypeAlias = tuple[TopicPartition, int]
@@ -69,7 +69,7 @@ def verify_rows(log: LoadLog, manifests: Sequence[Manifest], table: TableRows) -
     """
     runs, meanwhile = _runs(manifests), _ranges_meanwhile(log, manifests[-1].number)
     expected, found = _expected(runs), dict(table.tallies(meanwhile))
-    wrong = sorted(one for one in expected.keys() | found.keys() if expected.get(one) != found.get(one))
+    wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
     search = _Search(runs, table, meanwhile)
     for number, bucket in enumerate(wrong):
         search.look(bucket, is_empty=bucket not in found, reads=number < _READ)
@@ -97,7 +97,7 @@ class _Search:
         else:
             counts = self._table.offsets(bucket, self._without)
             there = np.array(sorted(counts), np.int64)
-            times = np.array([counts[one] for one in there.tolist()], np.int64)
+            times = np.array([counts[offset] for offset in there.tolist()], np.int64)
             is_wanted = np.isin(there, wanted)
             self._lost[partition] += _deviations(wanted, ~np.isin(wanted, there))
             self._doubled[partition] += _deviations(there, is_wanted & (times > 1))
@@ -111,10 +111,11 @@ class _Search:
         ):
             for partition, ranges in sorted(found.items()):
                 merged = list(_merged(ranges, self._runs.get(partition, ())))
-                for one in merged[:_NAMED]:
-                    yield f"the table, {partition} from {one.first} to {one.last}: {text.format(rows=one.rows)}"
+                for deviation in merged[:_NAMED]:
+                    first, last, rows = deviation
+                    yield f"the table, {partition} from {first} to {last}: {text.format(rows=rows)}"
                 if len(merged) > _NAMED:
-                    rows = sum(one.rows for one in merged[_NAMED:])
+                    rows = sum(deviation.rows for deviation in merged[_NAMED:])
                     yield f"the table, {partition}, {len(merged) - _NAMED} further ranges: {text.format(rows=rows)}"
         for partition, intervals in sorted(self._unread.items()):
             for start, end in union(intervals):
@@ -163,10 +164,10 @@ def _ranges_meanwhile(log: LoadLog, number: int) -> Ranges:
     ranges = list(unfinished.ranges) if unfinished else []
     latest = log.latest()
     for later in range(number + 1, latest.number + 1 if latest else 1):
-        ranges += [one.wanted for one in log.manifest(later).results]
+        ranges += [result.wanted for result in log.manifest(later).results]
     found: dict[TopicPartition, list[Interval]] = defaultdict(list)
-    for one in ranges:
-        found[one.partition].append(Interval(one.start_offset, one.end_offset))
+    for wanted in ranges:
+        found[wanted.partition].append(Interval(wanted.start_offset, wanted.end_offset))
     return {partition: union(intervals) for partition, intervals in found.items()}
 
 
@@ -175,7 +176,7 @@ def _ranges_meanwhile(log: LoadLog, number: int) -> Ranges:
 
 def _clip(intervals: Sequence[Interval], whole: Interval) -> Iterator[Interval]:
     """The offsets of sorted intervals that lie in `whole`."""
-    first = bisect_right(intervals, whole.start_offset, key=lambda one: one.end_offset)
+    first = bisect_right(intervals, whole.start_offset, key=lambda interval: interval.end_offset)
     for place in range(first, len(intervals)):
         start, end = intervals[place]
         if start >= whole.end_offset:
@@ -199,13 +200,13 @@ def _deviations(offsets: Any, is_one: Any) -> list[Deviation]:
 def _merged(ranges: Iterable[Deviation], runs: Sequence[Interval]) -> Iterator[Deviation]:
     """Deviations in order; two of them become one if no offset of a row lies between them."""
     before: Deviation | None = None
-    for one in ranges:
+    for deviation in ranges:
         if before is None:
-            before = one
-        elif one.first == before.last + 1 or not any(_clip(runs, Interval(before.last + 1, one.first))):
-            before = Deviation(before.first, one.last, before.rows + one.rows)
+            before = deviation
+        elif deviation.first == before.last + 1 or not any(_clip(runs, Interval(before.last + 1, deviation.first))):
+            before = Deviation(before.first, deviation.last, before.rows + deviation.rows)
         else:
             yield before
-            before = one
+            before = deviation
     if before is not None:
         yield before
