@@ -32,9 +32,9 @@ OK, NOTE, WRONG = "ok", "note", "wrong"
 EXECUTORS_LIMIT_S: Final = 60.0
 OLDEST_JAVA, TESTED_JAVA = 17, (17, 21)
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-# What a task of the format `headgate` imports; `pandas` is not among them
+# Packages that a task of the format `headgate` imports; `pandas` is not among them
 WORKER_PACKAGES: Final = ("pyspark", "numpy", "pyarrow", "cramjam", "headgate")
-# What Spark's Ivy resolves for the connector besides
+# Packages that Spark's Ivy resolves for the connector besides
 _TRANSITIVE: Final = (
     "com/github/luben/zstd-jni",
     "com/google/code/findbugs/jsr305",
@@ -48,7 +48,7 @@ _TRANSITIVE: Final = (
 
 
 class Finding(NamedTuple):
-    """The result of one check. `state`: OK, NOTE or WRONG; `cure`: what to do, "" for OK."""
+    """The result of one check. `state`: OK, NOTE or WRONG; `cure`: the next step, "" for OK."""
 
     check: str
     state: str
@@ -157,7 +157,7 @@ def check_named_jars(settings: Mapping[str, str], spark: str | None) -> Iterator
 def check_worker(python: str, report: Mapping[str, str | None] | None, driver: str, use: str = "") -> Iterator[Finding]:
     """`report`: the versions of Python and of packages that a worker has; None if it does not run.
 
-    `use`: what this interpreter is for, if not for all workers.
+    `use`: the purpose of this interpreter, if not all workers.
     """
     cure = f"export PYSPARK_PYTHON={sys.executable}; for a cluster: headgate spark pack"
     if report is None:
@@ -203,7 +203,7 @@ def check_poms(repository: Path, jars: Sequence[Jar]) -> Iterator[Finding]:
 
 
 def check_local_address(address: str | None, environment: Mapping[str, str]) -> Finding:
-    """`address`: what the host's own name resolves to; None if it does not."""
+    """`address`: the address of the host's own name; None if the name does not resolve."""
     named = environment.get("SPARK_LOCAL_IP")
     if named:
         return Finding("address", OK, f"SPARK_LOCAL_IP={named}")

@@ -1,4 +1,4 @@
-"""What the executors of a cluster reach and have: a task on each of them dials the brokers' addresses.
+"""The addresses that the executors of a cluster reach, and their packages: a task on each executor dials the brokers.
 
 `look` runs there, where perhaps nothing of Headgate is: Spark gets its code, not its name, and it imports nothing but
 Python's own modules.

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Use(Enum):
-    """What a query does with a topic."""
+    """The use of a topic by a query."""
 
     BATCH = "batch"
     STREAM = "stream"

@@ -64,7 +64,7 @@ def closure(names: Iterable[str], extra: str = "") -> dict[str, metadata.Distrib
 
 
 def requirements(lines: Iterable[str], extra: str = "") -> Iterator[str]:
-    """The names in lines of `Requires-Dist`, without those of other extras."""
+    """The names in lines of `Requires-Dist`, without the requirements of other extras."""
     for line in lines:
         name, marker = _NAME.match(line), line.partition(";")[2]
         of = re.search(r"extra\s*==\s*[\"']([^\"']+)", marker)

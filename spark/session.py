@@ -89,7 +89,7 @@ def session(
     """The running session, or a new one on this machine. Raises JarsMissing, UnknownOption.
 
     `formats`: those that need jars: kafka, avro, delta, iceberg; the format headgate needs none. `jars`: their folder;
-    by default that of `headgate spark jars`. `settings`: Spark's own, which replace ours. Workers run `python`, or
+    by default the one of `headgate spark jars`. `settings`: Spark's own, which replace ours. Workers run `python`, or
     `spark.pyspark.python` of the settings.
     """
     wanted = list(dict.fromkeys(formats))
@@ -255,7 +255,7 @@ def trigger(
     """Arguments of `DataStreamWriter.trigger`, after a look at the task slots. Raises TooFewTaskSlots, ClientError.
 
     `continuous` and `realTime` run one task for each partition at the same time. With fewer slots Spark reads some
-    partitions only, without a word. `slots`: by default those of the session; name them over Spark Connect.
+    partitions only, silently. `slots`: by default the session's; name them over Spark Connect.
     """
     if not {"continuous", "realTime"}.isdisjoint(trigger):
         there = int(session.sparkContext.defaultParallelism) if slots is None else slots

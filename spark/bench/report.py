@@ -18,7 +18,7 @@ class Run(NamedTuple):
 
 
 def lines(runs: Mapping[str, Sequence[Run]], records: int) -> Iterator[str]:
-    """A line for each job, in the order of the table. `runs`: those of each job, by rounds."""
+    """A line for each job, in the order of the table. `runs`: by job, in rounds."""
     yield f"{'job':28}{'M records/s':>12}{'broker CPU s':>14}{'Spark CPU s':>13}   ratios (least; aim)"
     for name, of_job in runs.items():
         rate = records / median(run.seconds for run in of_job) / 1e6

@@ -22,7 +22,7 @@ from headgate.tools.cluster import TopicPartition, shorten_list
 
 
 class Listener(Protocol):
-    """Follows a load; a command shows what it hears."""
+    """Follows a load: a command shows the progress."""
 
     def note(self, sentence: str) -> None:
         """Something that the user should know."""
@@ -35,7 +35,7 @@ class Listener(Protocol):
 
 
 class Request(NamedTuple):
-    """What the user asks for. `from_ms`, `to_ms`: a backfill between times. `table`: without Parquet.
+    """The load that the user asks for. `from_ms`, `to_ms`: a backfill between times. `table`: without Parquet.
 
     `mode`: a table has all records, or the last one of each key.
     """
@@ -74,7 +74,7 @@ class Runner(Protocol):
 def load(
     request: Request, origin: LogOrigin, output: OutputFolder, runner: Runner, listener: Listener
 ) -> list[Manifest]:
-    """Load what is behind the last load; the published loads of this run, the completion of an earlier one included.
+    """Load the records after the last load. Returns the published loads of this run, a completed earlier one included.
 
     Raises LoadRefused, FolderError, DamagedDocument, LogUnavailable, OffsetOutOfRange.
     """
@@ -175,7 +175,7 @@ def _execute(
     listener: Listener,
     before: Manifest | None,
 ) -> Manifest:
-    """Run the tasks of a plan that have no result yet, and publish. The options are those of the plan."""
+    """Run the tasks of a plan that have no result yet, and publish. The plan has the options."""
     log.prepare(plan)
     is_table = plan.options["into"] != PARQUET
     finished = set() if is_table else log.finished(plan.number)

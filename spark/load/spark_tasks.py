@@ -1,7 +1,7 @@
 """The functions that run in Spark's Python workers: a row with a number -> the range with this number.
 
 Where Spark decodes the values, a task has two halves: one reads rows, the other writes decoded rows. Beside the rows
-goes a control column: a row with the number of the range before its first row, and one with its gaps behind the last.
+goes a control column: a row with the number of the range before its first row, and one with its gaps after the last.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def reading_function(job: LoadJob, ranges: Ranges) -> Function:
 
 
 def _in_task(job: LoadJob) -> Callable[[Any], Any] | None:
-    """Decodes rows in the task, unless Spark decodes them or nobody does. Protobuf alone is decoded here."""
+    """Decodes rows in the task. Only Protobuf is decoded here; None for raw values, and if Spark decodes."""
     decode = None if job.decoding.needs_spark else python_decoder(job.decoding)
     if decode is None or not job.needs_key:
         return decode

@@ -94,7 +94,7 @@ def _row(partition: TopicPartition, covered: Sequence[Interval], rows: int, gaps
 
 
 def _check_ranges(manifest: Manifest, before: Covered) -> Findings:
-    """The ranges of a load and those before it are, together and without a repetition, what the load says."""
+    """The ranges of a load and of earlier loads are, together and without a repetition, the offsets that it covers."""
     taken = dict(before)
     for wanted in (*(result.wanted for result in manifest.results), *manifest.lost):
         own = Interval(wanted.start_offset, wanted.end_offset)
@@ -139,7 +139,7 @@ def _arange(runs: Iterable[tuple[int, int]]) -> Any:
 
 
 def _check_file(output: OutputFolder, folder: str, file: LoadedFile, wanted: OffsetRange) -> tuple[str | None, Any]:
-    """What is wrong with a file, or its offsets."""
+    """The problem of a file; without a problem its offsets."""
     name = file.name if folder == "." else f"{folder}/{file.name}"
     lost = f"{wanted.partition} from {file.first_offset} to {file.last_offset}"
     found = output.measure(name) or output.measure(file.work_name)  # hidden while its load ends

@@ -16,14 +16,14 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class CopyIdentity(NamedTuple):
-    """What a copy does; the same under one name for ever. `ends`: where a replay ends, fixed at its first run."""
+    """The identity of a copy: it never changes under one name. `ends`: where a replay ends, fixed at its first run."""
 
     kind: str
     source: Mapping[str, Any]
     ends: Offsets | None = None
 
     def query_id(self) -> str:
-        """The text in the marker: readable, and a digest that tells copies apart."""
+        """The text in the marker: readable, and a digest that differs for each copy."""
         text = json.dumps(self.source, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         ends = "" if self.ends is None else json.dumps(to_topics(self.ends), separators=(",", ":"), sort_keys=True)
@@ -64,7 +64,7 @@ class CopyState(NamedTuple):
 
 
 def resume(marker: Marker | None) -> CopyState:
-    """The state that a marker tells; without one nothing is copied."""
+    """The state in a marker; without a marker nothing is copied yet."""
     if marker is None:
         return CopyState(0, {})
     return CopyState(marker.batch_id + 1, from_topics(marker.positions))

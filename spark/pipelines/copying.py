@@ -1,7 +1,7 @@
 """One batch after another from one cluster into another, or into another topic, each exactly once.
 
-Spark's tasks read ranges with the format `headgate` and write them with the sink. What is copied, and how far, is in
-the marker of the sink alone.
+Spark's tasks read ranges with the format `headgate` and write them with the sink. The progress of
+a copy is in the marker of the sink alone.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _POINTS = TopicPartition(OFFSETS_TOPIC, 0)
 
 @dataclass(frozen=True)
 class Mirror:
-    """What to mirror. `topics`: names; `pattern`: a regular expression over whole names. `cluster_id`: the source's."""
+    """The topics to mirror. `topics`: names; `pattern`: a regular expression for whole names. `cluster_id`: of the source."""
 
     name: str
     cluster_id: str | None
@@ -152,7 +152,7 @@ def run(
             prepared = set(partitions)
         bounds = reader.bounds(partitions, IsolationLevel.READ_COMMITTED)
         positions = starts(state.positions, bounds, skips_lost=mirror.skips_lost)
-        # A topic that is not mirrored any more keeps its position
+        # A topic that is no longer mirrored keeps its position
         state = CopyState(state.next_batch, {**state.positions, **positions})
         ranges = next_ranges(positions, bounds_end(bounds), mirror.most_offsets)
         if not ranges:

@@ -31,7 +31,7 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 
 @dataclass(frozen=True)
 class Replay:
-    """What to replay. `from_ms`, `to_ms`: times in ms; None: the start, and the end at the first run."""
+    """The records to replay. `from_ms`, `to_ms`: times in ms; None: the start, and the end at the first run."""
 
     name: str
     topic: str

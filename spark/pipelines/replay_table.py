@@ -25,7 +25,7 @@ _BYTES = ("binary", "string")
 
 @dataclass(frozen=True)
 class TableReplay:
-    """What to replay. `from_ms`, `to_ms`: rows with these timestamps only. `most_rows`: of a batch, about."""
+    """The rows to replay. `from_ms`, `to_ms`: rows with these timestamps only. `most_rows`: of a batch, about."""
 
     name: str
     table: TableSource
@@ -47,7 +47,7 @@ class TableReplay:
 
 
 class TablePlan(NamedTuple):
-    """What the first run fixes."""
+    """The facts that the first run fixes."""
 
     version: str
     batches: int
@@ -138,7 +138,7 @@ def wanted_rows(replay: TableReplay, rows: Any) -> Any:
 
 
 def batch_of(replay: TableReplay, rows: Any, batches: int, number: int) -> Any:
-    """The rows of one batch; those of a partition, or of a key, are in one task and in order."""
+    """The rows of one batch. The rows of a partition, or of a key, are in one task and in order."""
     from pyspark.sql import functions as f
 
     if batches > 1:

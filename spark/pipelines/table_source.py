@@ -54,7 +54,7 @@ class TableSource(NamedTuple):
         return session.read.parquet(*self._files(int(version)))
 
     def _files(self, last_load: int) -> list[str]:
-        """The Parquet files of the loads up to this one; without one, the folder, whose error Spark tells."""
+        """The Parquet files of the loads up to this one; without one, the folder: Spark then reports its error."""
         log, folder = _log(self.name), Path(self.name)
         try:
             manifests = [log.manifest(number) for number in range(1, last_load + 1)]

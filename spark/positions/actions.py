@@ -47,7 +47,7 @@ def run_lag(connect: Connect, options: argparse.Namespace) -> CommandResult:
 
 
 class _Subject(NamedTuple):
-    """What is checked: a checkpoint, or the output of a load. `folder`: where ids may be noted."""
+    """A checkpoint, or the output of a load, to check. `folder`: the place for noted ids."""
 
     offsets: checkpoint.Offsets
     planned: checkpoint.Offsets

@@ -33,9 +33,9 @@ class Batch(NamedTuple):
 class Checkpoint(NamedTuple):
     """A query by its checkpoint.
 
-    `offsets`: the next offset of each partition behind the last batch that is done. `planned`: the same behind the
-    batch that Spark runs again at the next start; empty without one. `batches`: the last done batches and the planned
-    one, the oldest first. `foreign`: sources that do not read Kafka.
+    `offsets`: the next offset of each partition after the last done batch. `planned`: the same after the batch
+    that Spark runs again at the next start; empty without one. `batches`: the last done batches and the planned one,
+    the oldest first. `foreign`: sources that do not read Kafka.
     """
 
     folder: str
@@ -199,7 +199,7 @@ def _by_partition(positions: Positions) -> Offsets:
 
 
 def rates(batches: Sequence[Batch]) -> Mapping[TopicPartition, float]:
-    """Records a second by partition over the given batches; empty where the batches do not tell.
+    """Records a second by partition over the given batches; empty without enough batches.
 
     A batch took the time until the start of the next one: so the first and the last batch are bounds alone.
     """

@@ -51,7 +51,7 @@ def lag(arguments: Sequence[str]) -> int:
 
 
 def check(arguments: Sequence[str]) -> int:
-    """`headgate spark check`: what a restart of a query would lose."""
+    """`headgate spark check`: the records that a restart of a query would lose."""
     parser = _parser("check", "Before a restart: the partitions that are lost, gone, added or made anew.")
     parser.add_argument("place", metavar="checkpoint:FOLDER", type=_place, help="or table:OUT")
     note = "note the ids of the topics in the checkpoint, so that a later check sees a topic that was made anew"

@@ -62,7 +62,7 @@ class GroupCommitter:
             self._all_due_s = self._clock_s() + REPEAT_S
 
     def _note_ids(self, offsets: Offsets) -> None:
-        """Note the ids of new topics in the checkpoint, and say if a topic was made anew. Raises UsageError."""
+        """Note the ids of new topics in the checkpoint, and report recreated topics. Raises UsageError."""
         topics = {partition.topic for partition in offsets} - self._noted
         if self._checkpoint is None or not topics:
             return

@@ -3,7 +3,7 @@
     {"at_ms": 1700000000000, "query_id": "...", "batch": 7, "rows": 1000, "duration_ms": 850,
      "committed": {"orders": {"0": 250}}, "latest": {"orders": {"0": 300}}}
 
-`committed` is the next offset behind the batch, `latest` the end of the partitions as Spark saw it.
+`committed` is the next offset after the batch, `latest` the end of the partitions as Spark saw it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def measure(
 ) -> tuple[list[ReaderLag], list[str]]:
     """The lag of all readers in their partitions, and sentences about failures.
 
-    `arrivals`: new records a second by partition, if somebody watched; else as if none came.
+    `arrivals`: new records a second by partition, as measured; 0 without a measurement.
     """
     offsets = {reader.name: reader.offsets for reader in readers}
     rows, failures = lag_of_offsets(cluster, offsets, timestamp_ms, isolation_level)

@@ -1,6 +1,6 @@
 """Places of offsets: where a reader, or a moment, stands in topics.
 
-checkpoint:FOLDER   a streaming query, behind its last batch that is done
+checkpoint:FOLDER   a streaming query, after its last done batch
 group:NAME          a group, in the coordinator
 zookeeper:NAME      a group of clients of the 0.8 age: OffsetFetch 0 and OffsetCommit 0
 table:OUT           an output of `headgate spark load`

@@ -1,7 +1,7 @@
-"""Offsets from one place to another: planned first, then applied; never backwards unless told.
+"""Offsets from one place to another: planned first, then applied; backwards only with `--backwards`.
 
-Into a group or ZooKeeper the plan is that of `headgate groups reset`: a group with members is refused, and one problem
-stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as Spark alone
+Into a group or ZooKeeper the plan is made as by `headgate groups reset`: a group with members is refused, and one
+problem stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as Spark alone
 knows the state that belongs to its offsets.
 """
 
@@ -52,9 +52,9 @@ def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwa
 
 
 def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
-    """Sentences about topics that were made anew: the offsets belong to the deleted topic, though the new one has them.
+    """Sentences about topics that were deleted and created again: the offsets belong to the deleted topic.
 
-    The noted ids tell, or a leader epoch that the partition has not reached: a new topic begins at epoch 0.
+    A noted id shows that, or a leader epoch that the partition has not reached: a new topic begins at epoch 0.
     """
     topics = cluster.topics({partition.topic for partition in source.offsets})
     present = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id != NO_ID}
@@ -90,8 +90,8 @@ def _problems(changes: Iterable[OffsetChange], wanted: CommittedOffsets, *, allo
         offset = wanted[change.partition].offset
         if offset > change.end:
             problems.append(
-                f"{change.partition}: offset {offset} is beyond the end, {change.end}: it belongs to another cluster, or"
-                " to a topic that was deleted"
+                f"{change.partition}: offset {offset} is beyond the end, {change.end}: it belongs to another cluster,"
+                " or to a topic that was deleted"
             )
         elif change.before is not None and change.after.offset < change.before.offset and not allows_backwards:
             problems.append(
@@ -161,7 +161,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def build_file(group: str, source: PlaceOffsets) -> str:
-    """The document of `headgate groups export` with the offsets as those of a group."""
+    """The document of `headgate groups export` with the offsets as a group's."""
     groups = {group: GroupDescription(group, "", "", "", "", "", [])}
     document = export_format.build_document(groups, {group: source.offsets}, source.cluster_id, now_ms())
     return json.dumps(document, indent=2)

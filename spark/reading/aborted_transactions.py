@@ -1,8 +1,8 @@
 """The aborted transactions that reach into a range of offsets, from the files of a partition.
 
-A `.txnindex` file has them, if it is complete. Headgate writes that of the active segment when the segment rolls, and a
-crash may lose what was not flushed: there the markers in the batches have the facts. Apache Kafka has no file where no
-transaction was aborted.
+A `.txnindex` file has them, if it is complete. Headgate writes the file of the active segment when the segment rolls,
+and a crash may lose unflushed entries: then the markers in the batches have the facts. Apache Kafka has no file where
+no transaction was aborted.
 """
 
 from __future__ import annotations

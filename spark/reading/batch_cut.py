@@ -21,7 +21,7 @@ _NOTHING = -1
 class Cut(NamedTuple):
     """Whole batches from byte `start` to before `end`; none if both are equal.
 
-    `first_offset`: of the first batch; for a message the expected offset. `next_offset`: the offset behind the last
+    `first_offset`: of the first batch; for a message the expected offset. `next_offset`: the offset after the last
     batch. `is_done`: the wanted end is reached. `needed`: the size of the batch at `end` if the bytes hold only its
     beginning; 0 if not even its size. `problem`: a sentence if the bytes at `end` are no batch.
     """

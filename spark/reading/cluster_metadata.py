@@ -1,7 +1,7 @@
 """The topics that a broker's copy of the metadata log knows: Headgate's own log, or Apache Kafka's of KRaft.
 
 Directories of deleted topics may outlive a crash, and a broker may have only a part of a topic's partitions. Without
-such a log (Kafka with ZooKeeper, a `metadata.log.dir` elsewhere) the directories alone tell the topics.
+such a log (Kafka with ZooKeeper, a `metadata.log.dir` elsewhere) only the directories show the topics.
 """
 
 from __future__ import annotations

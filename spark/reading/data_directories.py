@@ -37,8 +37,8 @@ class DataDirectories:
     def topics(self) -> dict[str, Topic]:
         """The topics by name. Raises LogUnavailable.
 
-        With a metadata log these are the topics in it, with all their partitions: the caller hears of those that are in
-        none of the directories. A directory of a deleted topic does not count.
+        With a metadata log these are the topics in it, with all their partitions, also partitions that are in none of
+        the directories. A directory of a deleted topic does not count.
         """
         numbers, topic_ids = defaultdict[str, set[int]](set), dict[str, bytes]()
         for path, partition in self._partitions():

@@ -132,7 +132,7 @@ class FileReader:
             self._broker.close()
 
     def is_held(self) -> bool:
-        """Whether a running broker has a lock on a directory: then the files alone do not tell what it serves."""
+        """Whether a running broker has a lock on a directory: then the files alone do not show the served records."""
         return any(DataDirectory.read(self._disk, path).lock_holder is not None for path in self._directories.paths)
 
     def _locate(self, partition: TopicPartition) -> str:
@@ -153,7 +153,7 @@ class FileReader:
         return Bounds(log.start_offset, end_offset)
 
     def _end_offset(self, log: Log, data: DataDirectory, partition: TopicPartition) -> int:
-        """The high watermark, as far as the files tell: of a running Apache Kafka that of the last checkpoint."""
+        """The high watermark, as far as the files show it: for a running Apache Kafka, the last checkpointed one."""
         if data.lock_holder is None or self._directories.is_headgates:
             return log.end_offset
         return max(log.start_offset, min(data.high_watermarks.get(partition, 0), log.end_offset))

@@ -53,7 +53,7 @@ class Origin:
             return FileReader(self.log_directories)
         broker = self._wire()
         files = FileReader(self.log_directories, broker=broker)
-        broker.may_come_back = files.is_held  # a broker that is gone is not waited for: the files tell all
+        broker.may_come_back = files.is_held  # without a running broker the files are complete: no wait for the broker
         return files
 
     def open_in_task(self) -> LogReader:
@@ -100,7 +100,7 @@ class FallbackReader:
     def read(self, wanted: OffsetRange, isolation: IsolationLevel) -> Iterator[FetchedBatches]:
         """The batches of a range; the second reader begins where the first one stopped.
 
-        It also decides whether records are gone: files may be those of a follower that lags behind.
+        It also decides whether records are gone: the files may belong to a follower that lags behind.
         """
         position = wanted.start_offset
         try:

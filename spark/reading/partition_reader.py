@@ -34,7 +34,7 @@ _NOTHING_READ = b""
 
 
 class SegmentChanged(Exception):
-    """A segment is damaged at a place, or was replaced meanwhile; another look at the directory tells which."""
+    """A segment is damaged at a place, or was replaced meanwhile; a new listing of the directory shows which."""
 
 
 class Place(NamedTuple):
@@ -98,7 +98,7 @@ class PartitionReader:
             if self._offset >= self._wanted.end_offset:
                 return
             if is_last or self._offset > before:
-                # The next segment follows at once, or another look at the directory tells why not.
+                # The next segment follows at once; else the directory is listed again, for the reason.
                 if is_last or view.bases[following + 1] != self._offset:
                     self._view = None
                 return
@@ -120,7 +120,7 @@ class PartitionReader:
             for data, found in self._batches(file, path, view.position(file, base_offset, self._offset)):
                 if found.has_transactions and aborted is None and self._isolation is IsolationLevel.READ_COMMITTED:
                     aborted = find_aborted(view, found.first_offset, self._wanted.end_offset, self._place.trust)
-                    if view.files.identity(path) != identity:  # the index may be that of the new segment
+                    if view.files.identity(path) != identity:  # the index may belong to the new segment
                         raise SegmentChanged(f"{path} was replaced")
                 self._offset = found.next_offset
                 batches = memoryview(data)[found.start : found.end]
@@ -140,7 +140,7 @@ class PartitionReader:
                 yield data, found
             del data  # otherwise the next piece would need room for two
             if found.is_done:
-                if self._offset < end_offset:  # the next batch begins behind the range
+                if self._offset < end_offset:  # the next batch begins after the range
                     self._offset = end_offset
                     yield _NOTHING_READ, found._replace(start=0, end=0, next_offset=end_offset, has_transactions=False)
                 return

@@ -1,8 +1,8 @@
 """The log of a partition as the next start of its broker would open it. Nothing on the disk changes.
 
 The start's own recovery runs over files that are frozen in one moment (`frozen_files.py`): so the bounds agree with
-what the broker serves afterwards, after a clean stop, a kill or a power cut. Beside a running broker the result is that
-of a kill at this moment.
+the records that the broker serves afterwards, after a clean stop, a kill or a power cut. Beside a running broker the
+result is as after a kill at this moment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _storage_logger = logging.getLogger("headgate.storage")
 
 
 class State(NamedTuple):
-    """What a log was opened from. An equal state gives an equal log."""
+    """The files and checkpoints that a log was opened from. An equal state gives an equal log."""
 
     names: frozenset[tuple[str, int]]
     recovery: tuple[int, int, bool]
@@ -84,14 +84,14 @@ def open_recovered(
         except (StorageError, KafkaError, OSError, DirectoryChanges) as error:
             problem = error  # a running broker may have renamed a file meanwhile
         sleep(_RETRY_AFTER_S)
-        data = DataDirectory.read(disk, data.path)  # before the names: what a checkpoint promises is there afterwards
+        data = DataDirectory.read(disk, data.path)  # before the names: files that a checkpoint names then exist
     raise LogUnavailable(
         f"{partition}: a start of its broker could not open {directory}: {str(problem).removeprefix(f'{partition}: ')}"
     ) from problem
 
 
 def recovery_input(data: DataDirectory, partition: TopicPartition, directory: str) -> RecoveryInput:
-    """What the checkpoints say about a partition."""
+    """The checkpointed offsets of a partition."""
     return RecoveryInput(
         *partition,
         directory=directory,

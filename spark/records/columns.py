@@ -69,8 +69,8 @@ def columns(
 ) -> Iterator[Any]:
     """The records of a range as `pyarrow.RecordBatch`es with these columns, in order of their offsets.
 
-    `times` leaves out whole batches without a record in this range; records outside of it may come. `on_hidden` hears
-    of control batches and of aborted ones. Raises UnreadableRecords; ValueError for an unknown column.
+    `times` leaves out whole batches without a record in this range; records outside of it may come. `on_hidden` is
+    called for control batches and aborted ones. Raises UnreadableRecords; ValueError for an unknown column.
     """
     if not names or not set(names) <= set(COLUMNS):
         raise ValueError(f"the columns {', '.join(names)}: there are {', '.join(COLUMNS)}")

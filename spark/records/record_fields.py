@@ -81,9 +81,9 @@ def read_fields(data: Any, starts: Any, ends: Any, *, timestamps: bool, contents
 
 
 def read_slices(data: Any, at: Any, limits: Any) -> tuple[Slices, Any]:
-    """The byte strings at these positions, each behind its length, and the positions after them.
+    """The byte strings at these positions, each after its length, and the positions after them.
 
-    Raises InvalidRecord for one behind its limit, IndexError.
+    Raises InvalidRecord for a string beyond its limit, IndexError.
     """
     numbers, at = read_zigzags(data, at)
     is_null = (numbers & np.uint64(1)).view(np.int64).astype(bool)

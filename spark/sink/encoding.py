@@ -109,7 +109,7 @@ def stamp(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence
 
 
 def advance(sequence: int, records: int) -> int:
-    """The sequence after `records` more; it starts again at 0 behind the largest int32 (Kafka's DefaultRecordBatch)."""
+    """The sequence after `records` more; it starts again at 0 after the largest int32 (Kafka's DefaultRecordBatch)."""
     return (sequence + records) & MAX_SEQUENCE
 
 
@@ -133,7 +133,7 @@ def valid(column: Any) -> Any:
 
 
 def numbers(column: Any) -> Any:
-    """The numbers (numpy) of a column of signed integers or uint8, without a copy; those of nulls are any.
+    """The numbers (numpy) of a column of signed integers or uint8, without a copy; nulls have any number.
 
     Many ways from Arrow to numpy and back import pandas, where it is installed, for more than a second of each worker.
     """

@@ -77,7 +77,7 @@ class ExactlyOnce:
         """Write a batch of a query, or rows without a marker. Raises SinkRefused, SinkFailed, or an error of the tasks.
 
         A batch is tried again after a failure that another try may not meet. Rows without a marker are too, up to the
-        commit: without a marker, an unanswered commit cannot be told from a failed one.
+        commit: without a marker, an unanswered commit looks like a failed one.
         """
         began_s = self._clock_s()
         for number in range(1, self._tries + 1):

@@ -8,7 +8,7 @@ sink, its value JSON:
 
 `query` is the id in the checkpoint's `metadata` file, `positions` are the next offsets to read after it. `others`
 is a digest of offsets that positions do not show. The marker becomes visible with the batch's records, or neither does.
-Numbers of batches prove nothing: Spark plans a batch anew, with other records, where its checkpoint is older than the
+Numbers of batches prove nothing: Spark plans a batch again, with other records, if its checkpoint is older than the
 marker. So `decide` compares the offsets too.
 """
 
@@ -79,9 +79,9 @@ class Decision(Enum):
 def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: bool = False) -> Decision:
     """Compare a batch with the marker under its name. Raises SinkRefused for a batch that can be neither.
 
-    Spark repeats the last batch after a failure, to the same offsets, and numbers batches one after another. A
-    checkpoint made anew has a new query id and starts at 0. A checkpoint that is older than the marker plans its next
-    batches anew: those that end within what was written are skipped, and the first one that does not is refused.
+    Spark repeats the last batch after a failure, to the same offsets, and numbers batches one after another. A new
+    checkpoint has a new query id and starts at 0. From a checkpoint that is older than the marker, Spark plans its
+    next batches again: a batch that ends within the written offsets is skipped, and the first other one is refused.
     """
     if marker is None:
         return Decision.WRITE
@@ -111,7 +111,7 @@ def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: b
 
 
 def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
-    """Where offsets are not those of the marker. Offset 0 is that of a partition that was not read yet."""
+    """The partitions whose offsets differ from the marker. A partition that was not read yet has offset 0."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
     found = [
         _difference(partition, here, there)
@@ -125,7 +125,7 @@ def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
 
 
 def _beyond(marker: Marker, offsets: SourceOffsets) -> list[str]:
-    """Where offsets are not known to lie within those of the marker. Digests have no order."""
+    """The partitions whose offsets are not known to lie within the marker's. Digests have no order."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
     found = [
         _difference(partition, here, there) for partition in sorted(here) if here[partition] > there.get(partition, 0)

@@ -7,7 +7,7 @@
 
     Sink("127.0.0.1:9092", topic="report").write(report)
 
-Columns are those of Spark's `kafka` format: key, value, optionally topic, partition, headers; and `timestamp`, which
+Columns are as in Spark's `kafka` format: key, value, optionally topic, partition, headers; and `timestamp`, which
 the `kafka` format does not write. Others are left out.
 """
 

@@ -47,8 +47,8 @@ _IS_FIRST_ROW = f"monotonically_increasing_id() & {(1 << 33) - 1} = 0"
 WITH_THREAD = ("*", f"CASE WHEN {_IS_FIRST_ROW} THEN reflect('java.lang.Thread', 'currentThread') END AS {THREAD}")
 """Spark's columns for tasks that write: all, and in the first row of each task the name of its thread.
 
-Only that name tells a Python worker whether the stage runs again (PySpark's TaskContext has no such number). Attempts
-of its tasks count from 0 again, beside those of the first run that are still at work.
+Only from that name a Python worker knows that the stage runs again (PySpark's TaskContext has no such number). Attempts
+of its tasks count from 0 again, beside tasks of the first run that are still at work.
 """
 
 _STAGE_ATTEMPT = re.compile(r" in stage \d+\.(\d+) ")
@@ -141,7 +141,7 @@ class RowEncoder:
         return {batch.target: TopicPartition(topic, batch.target) for batch in encoded}, encoded
 
     def _choose(self, topic: str, rows: Any, keys: Any) -> Any:
-        """The partition of each row: that of the column `partition`, else by the key."""
+        """The partition of each row: from the column `partition`, else by the key."""
         count = self._partition_count(topic)
         given = rows.column("partition").cast(pa.int32()) if "partition" in rows.schema.names else None
         if given is not None and not given.null_count:

@@ -1,6 +1,6 @@
 """One transaction: the driver begins and ends it, the tasks add their partitions and write (KIP-98).
 
-The requests are those of Kafka 0.11 and later, without the parts of KIP-890 that bind a transaction to one client:
+The requests are as in Kafka 0.11 and later, without the parts of KIP-890 that bind a transaction to one client:
 every partition is added before its first batch, and each batch of a query begins with InitProducerId. That raises the
 epoch, aborts what an earlier try left open, and fences its tasks.
 """
@@ -106,7 +106,7 @@ def add_partitions(connection: Connection, producer: Producer, partitions: Itera
 def commit_positions(
     connection: Connection, producer: Producer, group: str, positions: Mapping[TopicPartition, int], metadata: str
 ) -> None:
-    """Commit the next offsets to read as those of a group, within the transaction. Raises SinkFailed."""
+    """Commit the next offsets to read as a group's, within the transaction. Raises SinkFailed."""
 
     def add(client: Client) -> Failure | None:
         version = client.version(AddOffsetsToTxnRequest, newest=_ADD_PARTITIONS)

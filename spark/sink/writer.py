@@ -2,8 +2,8 @@
 
 Spark gives a Python Data Source no say in the distribution of rows, so two tasks may have rows of one partition, and a
 task may run twice. Therefore tasks only encode: a task's commit message holds its batches. Spark hands exactly one
-message of each task to `commit` on the driver, and `commit` writes them all in one transaction. What is too large for
-that goes through `Sink`, whose tasks write themselves.
+message of each task to `commit` on the driver, and `commit` writes them all in one transaction. A larger write goes
+through `Sink`, whose tasks write themselves.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import Any
 def run(writer: Any, on_batch: Callable[[Any], None] | None = None) -> int:
     """Run the query of a `DataStreamWriter` again and again until a run has no batch; return the number of batches.
 
-    `on_batch` hears of each batch's `StreamingQueryProgress`. Raises StreamingQueryException if a run fails: the next
-    call takes up where the checkpoint ended.
+    `on_batch` is called with each batch's `StreamingQueryProgress`. Raises StreamingQueryException if a run fails: the
+    next call begins where the checkpoint ends.
     """
     batches = 0
     while True:

@@ -40,7 +40,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task with the columns `names`. Raises LogUnavailable, UnreadableRecords, and DataLost by `report`.
 
-    A range that begins at the log start begins at the new log start if retention was faster: nobody asked for more.
+    A range that begins at the log start begins at the new log start if retention was faster.
     """
     from headgate.spark.records.columns import TimeRange, columns
 
@@ -60,7 +60,7 @@ def read_range(
 
 
 def _resume(wanted: OffsetRange, pieces: _Pieces) -> OffsetRange | None:
-    """The rest of the range behind a gap; None if nothing of it is there."""
+    """The rest of the range after a gap; None if nothing of it is there."""
     assert pieces.gap is not None
     start = pieces.gap.bounds.start_offset
     if not pieces.position < start < wanted.end_offset:

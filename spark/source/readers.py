@@ -56,7 +56,7 @@ def usage_error(text: str) -> Exception:
 def column_names(schema: StructType) -> list[tuple[str, str]]:
     """(our column, the name in the schema) for each column of a schema. Raises UsageError for another column or type.
 
-    A schema given by the user selects columns: Spark 4.1 does not tell a Python source which columns a query needs.
+    A schema given by the user selects columns: Spark 4.1 does not give a Python source the columns that a query needs.
     """
     ours = {name.lower(): name for name in COLUMN_TYPES}
     found = []

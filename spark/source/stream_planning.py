@@ -1,7 +1,7 @@
 """The plan of a stream: where each batch ends, and its tasks. Pure but for the reader and the clock.
 
-Spark 4.1 gives a Python stream neither a limit nor the trigger, so the stream limits itself. Spark tells the position
-by the calls that it makes: `initial`, then `plan` of each batch; after a restart `plan` of the last planned offset.
+Spark 4.1 gives a Python stream neither a limit nor the trigger, so the stream limits itself. The calls of
+Spark give the position: `initial`, then `plan` of each batch; after a restart `plan` of the last planned offset.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StreamPlan:
         return to_json(self._initial)
 
     def resume(self, start: Mapping[str, Any]) -> None:
-        """Take the position of Spark 4.2, which tells it with each question, where no call told it before."""
+        """Take the position that Spark 4.2 gives with each question, if no call gave one before."""
         if self._last is None and self._initial is None:
             self._last = start
 
@@ -112,7 +112,7 @@ class StreamPlan:
         return split(tasks, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _assigned(self) -> list[TopicPartition]:
-        """The partitions to read now. Reports a topic that was made anew while the stream runs."""
+        """The partitions to read now. Reports a topic that was deleted and created again meanwhile."""
         topics = self._reader.topics()
         partitions = assigned_partitions(topics, self._options.subscription)
         for name in sorted({partition.topic for partition in partitions}):

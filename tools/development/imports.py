@@ -185,4 +185,3 @@ def findings(sources: Mapping[str, str]) -> Iterator[str]:
     yield from circles_of_modules(counted)
     yield from circles_of_rooms(counted, packages)
     yield from circles_of_folders(counted, packages)
-    yield from too_full(ours)

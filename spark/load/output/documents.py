@@ -24,7 +24,7 @@ VERSION = 1
 PLAN, RESULT, MANIFEST = "headgate load plan", "headgate load result", "headgate load"
 REJECTED = "rejected"
 REASONS = (DELETED, MARKER, ABORTED, COMPACTED, MISSING, REJECTED)
-"""The reasons for gaps: those of `headgate log dump --gaps`, and records that did not decode."""
+"""The reasons for gaps, as in `headgate log dump --gaps`, and records that did not decode."""
 
 T = TypeVar("T")
 Covered = Mapping[TopicPartition, Intervals]
@@ -47,7 +47,7 @@ class LoadedFile(NamedTuple):
 
 
 class RangeResult(NamedTuple):
-    """What a range became: each offset is a row of a file, or in a gap. `rejected`: files with undecoded values."""
+    """The result of a range: each offset is a row of a file, or in a gap. `rejected`: files with undecoded values."""
 
     wanted: OffsetRange
     rows: int

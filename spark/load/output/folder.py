@@ -112,7 +112,7 @@ class OutputFolder:
     def create(self, name: str, data: bytes, temporary_in: str | None = None) -> None:
         """Create a file with this content, all or nothing. Raises AlreadyExists, FolderError.
 
-        `temporary_in`: the folder of the temporary file; default: that of the file.
+        `temporary_in`: the folder of the temporary file; by default the folder of the file itself.
         """
         path = self.path / name
         with self._change(f"create {name}"):

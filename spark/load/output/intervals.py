@@ -33,7 +33,7 @@ def union(intervals: Iterable[Interval]) -> Intervals:
 
 
 def difference(wanted: Interval, taken: Intervals) -> Intervals:
-    """The offsets of `wanted` without those of `taken`."""
+    """The offsets of `wanted` that are not in `taken`."""
     left: list[Interval] = []
     start = wanted.start_offset
     for begin, end in taken:

@@ -15,7 +15,7 @@ are there stand. Readers skip names that begin with `_` or `.`; a hidden file do
 readers by a pattern. A rename makes a file visible as a whole, and an offset is in one file only.
 
 A zombie, a driver or a task that others believe dead, does no harm: a manifest and a result are created once, and
-the second one to create it finds out. `latest` is a hint: the numbers behind it are tried one after another.
+the second one to create it finds out. `latest` is a hint: later numbers are tried one after another.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class LoadLog:
         """Publish a plan whose ranges are all done. Raises LoadRefused if another load has published it."""
         manifest = documents.publish(plan, results, before, folder.now_ms())
         try:
-            # A load lists the folder of plans, to remove what a kill leaves there; that of manifests may be large
+            # A load lists the folder of plans, to remove leftovers of a kill; the folder of manifests may be large
             self.output.create(_manifest(plan.number), documents.encode_manifest(manifest), temporary_in=_PLANS)
         except AlreadyExists:
             raise self._overtaken(plan.number) from None

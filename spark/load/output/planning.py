@@ -1,6 +1,6 @@
 """The plan of a load, as pure decisions: which offsets of each partition, and in which ranges.
 
-A load takes what is behind the last loaded offset. With times, it takes the offsets between them that the folder lacks.
+A load takes the offsets after the last loaded one. With times, it takes the offsets between them that the folder lacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LoadRefused(Exception):
 
 
 class TaskFailed(Exception):
-    """A task of a load failed, perhaps in another process; the text is that of its error."""
+    """A task of a load failed, perhaps in another process; the text is the text of the task's error."""
 
 
 class Limits(NamedTuple):
@@ -33,14 +33,14 @@ class Limits(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to read of one partition, and what is lost."""
+    """The offsets to read of one partition, and the lost ones."""
 
     wanted: Intervals
     lost: Intervals
 
 
 def decide(partition: TopicPartition, bounds: Bounds, covered: Intervals, limits: Limits) -> Decision:
-    """What to read of a partition. Raises LoadRefused for a partition that is shorter than the folder's records."""
+    """The offsets to read of a partition. Raises LoadRefused for a partition that ends before the folder's records."""
     loaded_to = covered[-1].end_offset if covered else bounds.start_offset
     if covered and loaded_to > bounds.end_offset:
         raise LoadRefused(
@@ -78,7 +78,7 @@ def to_ranges(intervals: Mapping[TopicPartition, Intervals]) -> list[OffsetRange
 
 
 def check_topic_ids(before: Manifest | None, now: Mapping[str, str | None]) -> None:
-    """Raise LoadRefused if a topic of the folder was deleted and made anew since."""
+    """Raise LoadRefused if a topic of the folder was deleted and created again since."""
     for name, topic_id in now.items():
         known = before.topic_ids.get(name) if before else None
         if known is not None and topic_id is not None and known != topic_id:

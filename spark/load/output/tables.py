@@ -2,8 +2,8 @@
 
 Delta ignores a commit whose `txnAppId` and `txnVersion` it has: the id of the folder with the plans, and the number of
 the load. Iceberg stages the rows in a snapshot with a `wap.id`, which no reader sees, and publishes it: a publication
-whose id is among the ancestors of the current snapshot is refused, whoever committed meanwhile. So a load that is done
-again, also beside a zombie, adds its rows once.
+whose id is among the ancestors of the current snapshot is refused, whatever was committed meanwhile. So a load that is
+done again, also beside a zombie, adds its rows once.
 
 Sources: Delta's documentation, "Idempotent table writes"; Iceberg's "Spark procedures" (publish_changes).
 """

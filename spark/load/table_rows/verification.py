@@ -1,7 +1,7 @@
 """Verification of the rows of a table: each offset that its loads have published is there once, and nothing besides.
 
 One query counts the rows by topic, partition and bucket of offsets, with sums that other offsets would change. Only a
-bucket whose figures differ from those of the manifests is read offset by offset, to name what is lost or doubled. A
+bucket whose figures differ from the manifests is read offset by offset, to name lost and doubled rows. A
 load beside the verification does no harm: its ranges are known before its first row, and are left out.
 """
 
@@ -159,7 +159,7 @@ def _squares(end: int) -> int:
 
 
 def _ranges_meanwhile(log: LoadLog, number: int) -> Ranges:
-    """The ranges of loads behind this number, and of the one that has not ended."""
+    """The ranges of loads after this number, and of the unfinished load."""
     unfinished = log.unfinished(log.latest())  # before the manifests: it may end meanwhile
     ranges = list(unfinished.ranges) if unfinished else []
     latest = log.latest()
