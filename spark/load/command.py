@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headgate.spark.jars import JarsMissing
 from headgate.spark.load.formats.decoding import AVRO, FORMATS, RAW, Decoding
-from headgate.spark.load.output.documents import DamagedDocument, Manifest, Plan
+from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Manifest
 from headgate.spark.load.output.folder import FolderError, OutputFolder, now_ms
 from headgate.spark.load.output.planning import LoadRefused, TaskFailed
 from headgate.spark.load.output.tables import ICEBERG, KINDS, PARQUET
@@ -36,7 +36,7 @@ from headgate.tools.output import (
 from headgate.tools.progress import Progress
 
 if TYPE_CHECKING:
-    from headgate.spark.load.loading import Request, Runner
+    from headgate.spark.load.loading import LoadRequest, TaskRunner
     from headgate.spark.load.output.tables import TableName
     from headgate.spark.load.table_rows.verification import TableRows
 
@@ -94,9 +94,9 @@ def _open_table(options: argparse.Namespace, stack: contextlib.ExitStack, name: 
 
 def _load(options: argparse.Namespace) -> CommandResult:
     from headgate.spark.load.loading import load
-    from headgate.spark.load.origin import Origin
+    from headgate.spark.load.origin import LoadOrigin
 
-    origin = Origin(options.bootstrap_server, tuple(options.log_dir))
+    origin = LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
     request = _request(options)
     runner, screen = _runner(options), Screen()
     try:
@@ -134,20 +134,20 @@ class Screen:
 
 def _plan(options: argparse.Namespace) -> CommandResult:
     from headgate.spark.load.loading import plan_only
-    from headgate.spark.load.origin import Origin
+    from headgate.spark.load.origin import LoadOrigin
 
-    origin = Origin(options.bootstrap_server, tuple(options.log_dir))
+    origin = LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
     return describe_plan(plan_only(_request(options), origin, OutputFolder(_state(options)), slots=1))
 
 
-def describe_plan(plan: Plan) -> CommandResult:
+def describe_plan(plan: LoadPlan) -> CommandResult:
     """The rows of a dry run."""
     rows = [_range_row(plan, wanted, is_lost=False) for wanted in plan.ranges]
     rows += [_range_row(plan, lost_range, is_lost=True) for lost_range in plan.lost]
     return CommandResult(rows, notes=["this was a dry run, nothing is loaded"])
 
 
-def _range_row(plan: Plan, wanted: OffsetRange, *, is_lost: bool) -> Row:
+def _range_row(plan: LoadPlan, wanted: OffsetRange, *, is_lost: bool) -> Row:
     return {
         "load": plan.number,
         "topic": wanted.partition.topic,
@@ -158,11 +158,11 @@ def _range_row(plan: Plan, wanted: OffsetRange, *, is_lost: bool) -> Row:
     }
 
 
-def _request(options: argparse.Namespace) -> Request:
-    from headgate.spark.load.loading import Request
+def _request(options: argparse.Namespace) -> LoadRequest:
+    from headgate.spark.load.loading import LoadRequest
     from headgate.spark.load.output.row_files import FileOptions
 
-    return Request(
+    return LoadRequest(
         tuple(dict.fromkeys(options.topics)),
         IsolationLevel(options.isolation_level),
         options.from_time,
@@ -192,7 +192,7 @@ def state_of_table(kind: str, out: str, state: str | None) -> str:
     return state or out
 
 
-def _runner(options: argparse.Namespace) -> Runner:
+def _runner(options: argparse.Namespace) -> TaskRunner:
     from headgate.spark.load.runners import ProcessRunner, SequentialRunner, SparkRunner
 
     if options.processes:

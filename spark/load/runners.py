@@ -16,7 +16,7 @@ from headgate.spark.load.formats.decoding import BYTES, ERROR, RAW
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.output.planning import LoadRefused, TaskFailed
-from headgate.spark.load.output.tables import Target
+from headgate.spark.load.output.tables import TargetTable
 from headgate.spark.load.spark_tasks import (
     CONTROL,
     loading_function,
@@ -168,7 +168,7 @@ class SparkRunner:
                 raise TaskFailed(explain(str(error))) from error
         assert len(ended) == len(ranges), f"{len(ended)} of {len(ranges)} tasks ended"
 
-    def append(self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: Target, done: Done) -> None:
+    def append(self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: TargetTable, done: Done) -> None:
         """Add the rows of all tasks to a table in one commit; each task has a result afterwards. Raises TaskFailed.
 
         Results of a run that did not commit may be of other rows, so they go. Where the table has the rows and results

@@ -21,7 +21,7 @@ from headgate.spark.load.output.gap_finder import GapFinder, UnexplainedGap, to_
 from headgate.spark.load.output.load_log import LoadLog, work_folder
 from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.load.output.row_files import FileOptions, RowFiles
-from headgate.spark.reading.log_reader import IsolationLevel, LogReader, LogUnavailable, OffsetOutOfRange, OffsetRange
+from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetOutOfRange, OffsetRange, TopicReader
 from headgate.spark.records.columns import UnreadableRecords, columns
 from headgate.tools.client import ClientError
 from headgate.tools.log.offset_gaps import Gap
@@ -154,7 +154,7 @@ def read_range(job: LoadJob, wanted: OffsetRange, finder: GapFinder) -> Iterator
     finder.finish()
 
 
-def _read_from(reader: LogReader, job: LoadJob, wanted: OffsetRange, finder: GapFinder) -> Iterator[Any]:
+def _read_from(reader: TopicReader, job: LoadJob, wanted: OffsetRange, finder: GapFinder) -> Iterator[Any]:
     for fetched in reader.read(wanted, job.isolation):
         offsets = []
         for batch in columns([fetched], wanted):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
-from headgate.spark.sink.marker import Marker, QueryBatch
+from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
@@ -30,7 +30,7 @@ class CopyIdentity(NamedTuple):
         return f"{self.kind} {digest} {ends}".rstrip()
 
 
-def plan_of(name: str, identity: CopyIdentity, marker: Marker) -> str:
+def plan_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> str:
     """The plan in a marker of this copy; empty for a mirror. Raises UsageError for a marker of another copy."""
     kind, _, rest = marker.query_id.partition(" ")
     digest, _, plan = rest.partition(" ")
@@ -43,7 +43,7 @@ def plan_of(name: str, identity: CopyIdentity, marker: Marker) -> str:
     return plan
 
 
-def ends_of(name: str, identity: CopyIdentity, marker: Marker) -> Offsets | None:
+def ends_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> Offsets | None:
     """Where the copy of a marker ends; None for a mirror. Raises UsageError for a marker of another copy."""
     ends = plan_of(name, identity, marker)
     try:
@@ -63,7 +63,7 @@ class CopyState(NamedTuple):
     positions: Offsets
 
 
-def resume(marker: Marker | None) -> CopyState:
+def resume(marker: SinkMarker | None) -> CopyState:
     """The state in a marker; without a marker nothing is copied yet."""
     if marker is None:
         return CopyState(0, {})

@@ -16,16 +16,16 @@ from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection
-from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, Outcome
-from headgate.spark.sink.marker import Marker, QueryBatch
+from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, WriteOutcome
+from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.spark.sink.sink import Sink
-from headgate.spark.sink.transaction import Producer
+from headgate.spark.sink.transaction import TransactionalProducer
 
-Beside = Callable[[Producer], None]
+Beside = Callable[[TransactionalProducer], None]
 """Writes something else within the transaction of a batch, before its records."""
 
 
-def last_marker(sink: Sink) -> Marker | None:
+def last_marker(sink: Sink) -> SinkMarker | None:
     """The marker of the last batch under the sink's name. A copy that still runs elsewhere is fenced by that."""
     assert sink.name is not None, "a copy has a name"
     with Connection(sink.bootstrap, sink.delivery_timeout_s) as connection:
@@ -47,7 +47,7 @@ class Copier:
     sink: Sink
     names: Mapping[str, str]
 
-    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> Outcome:
+    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> WriteOutcome:
         """Copy one batch. Raises SinkRefused, SinkFailed, and what Spark raises."""
         return self.sink.write_batch(self.frame(ranges), batch, beside)
 
@@ -84,7 +84,7 @@ def read_options(bootstrap: str | None, log_dirs: Sequence[str], ranges: Iterabl
     return options
 
 
-def describe(state: CopyState, outcome: Outcome) -> dict[str, object]:
+def describe(state: CopyState, outcome: WriteOutcome) -> dict[str, object]:
     """The row of one copied batch."""
     return {
         "batch": state.next_batch,

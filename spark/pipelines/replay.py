@@ -21,8 +21,8 @@ from headgate.spark.pipelines.copy_plan import (
     resume,
 )
 from headgate.spark.pipelines.copying import Copier, describe
-from headgate.spark.reading.log_reader import IsolationLevel, LogReader, OffsetRange
-from headgate.spark.sink.marker import Marker
+from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange, TopicReader
+from headgate.spark.sink.marker import SinkMarker
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import Row, UsageError
 
@@ -52,7 +52,7 @@ class Replay:
         return CopyIdentity("replay", source)
 
 
-def plan(replay: Replay, reader: LogReader) -> tuple[Offsets, Offsets]:
+def plan(replay: Replay, reader: TopicReader) -> tuple[Offsets, Offsets]:
     """(first offset, end offset) of each partition. Raises UsageError, LogUnavailable."""
     topic = reader.topics().get(replay.topic)
     if topic is None:
@@ -80,7 +80,7 @@ def bounds_end(bounds: Any) -> dict[TopicPartition, int]:
     return {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
 
 
-def _at(reader: LogReader, default: Offsets, time_ms: int | None, without: Offsets) -> dict[TopicPartition, int]:
+def _at(reader: TopicReader, default: Offsets, time_ms: int | None, without: Offsets) -> dict[TopicPartition, int]:
     """The offsets of a time; `without`: where no record is as new; `default`: without a time."""
     if time_ms is None:
         return dict(default)
@@ -93,8 +93,8 @@ def _at(reader: LogReader, default: Offsets, time_ms: int | None, without: Offse
 
 def run(
     replay: Replay,
-    reader: LogReader,
-    marker: Marker | None,
+    reader: TopicReader,
+    marker: SinkMarker | None,
     open_copier: Callable[[], Copier],
 ) -> Iterator[Row]:
     """A row for each batch. Raises UsageError, SinkRefused, SinkFailed. The copier is opened if there is work."""
@@ -123,7 +123,7 @@ def advance(state: CopyState, ranges: list[OffsetRange]) -> CopyState:
     )
 
 
-def _check_not_lost(positions: Offsets, ends: Offsets, reader: LogReader) -> None:
+def _check_not_lost(positions: Offsets, ends: Offsets, reader: TopicReader) -> None:
     """Raise UsageError if records between the positions and the ends are gone."""
     left = [partition for partition, end in ends.items() if positions.get(partition, 0) < end]
     for partition, bounds in reader.bounds(left, COMMITTED).items():

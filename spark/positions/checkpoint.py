@@ -22,7 +22,7 @@ ALL_BATCHES: Final = 1 << 30
 Offsets = Mapping[TopicPartition, int]
 
 
-class Batch(NamedTuple):
+class CheckpointBatch(NamedTuple):
     """A batch of the offset log: its start in ms since 1970 (0: unknown), and the next offset behind it."""
 
     number: int
@@ -43,7 +43,7 @@ class Checkpoint(NamedTuple):
     progress: Progress
     offsets: Offsets
     planned: Offsets
-    batches: Sequence[Batch]
+    batches: Sequence[CheckpointBatch]
     foreign: Sequence[str]
 
 
@@ -172,7 +172,10 @@ def _read(place: str, files: Folder, count: int) -> Checkpoint:
         progress,
         _by_partition(_initial(files, last) if done is None else done.positions()),
         _by_partition(found[progress.planned].positions()) if progress.planned is not None else {},
-        [Batch(number, batch.planned_ms, _by_partition(batch.positions())) for number, batch in found.items()],
+        [
+            CheckpointBatch(number, batch.planned_ms, _by_partition(batch.positions()))
+            for number, batch in found.items()
+        ],
         last.foreign() if last is not None else [],
     )
 
@@ -198,7 +201,7 @@ def _by_partition(positions: Positions) -> Offsets:
     return {TopicPartition(*partition): offset for partition, offset in positions.items()}
 
 
-def rates(batches: Sequence[Batch]) -> Mapping[TopicPartition, float]:
+def rates(batches: Sequence[CheckpointBatch]) -> Mapping[TopicPartition, float]:
     """Records a second by partition over the given batches; empty without enough batches.
 
     A batch took the time until the start of the next one: so the first and the last batch are bounds alone.

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.spark.positions.places import CHECKPOINT, TABLE, Connect, Topics, is_wanted, read_place
+from headgate.spark.positions.locations import CHECKPOINT, TABLE, Connect, Topics, is_wanted, read_location
 from headgate.tools.cluster import Cluster, TopicPartition, shorten_list
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.lag import PartitionLag, lag_of_offsets
@@ -50,20 +50,20 @@ def measure(
     return [_with_rate(row, by_name[row.group].get(row.partition), arrivals or {}) for row in rows], failures
 
 
-def look(connect: Connect, options: argparse.Namespace) -> tuple[list[ReaderLag], list[str], list[str]]:
-    """The lag of all places of the options now; failures; notes. Raises ClientError, UsageError.
+def read_lag(connect: Connect, options: argparse.Namespace) -> tuple[list[ReaderLag], list[str], list[str]]:
+    """The lag of all locations of the options now; failures; notes. Raises ClientError, UsageError.
 
     Offsets are read before the ends: a reader that goes on in between never seems to be beyond the end.
     """
     readers: list[ReaderPosition] = []
     notes: list[str] = []
-    for place in options.places:
-        found = read_place(place, connect, options.topic, options.group)
-        readers.append(ReaderPosition(str(place), found.offsets, found.rates))
-        notes += found.notes if found.offsets else [*found.notes, f"{place}: there are no offsets yet"]
+    for location in options.places:
+        found = read_location(location, connect, options.topic, options.group)
+        readers.append(ReaderPosition(str(location), found.offsets, found.rates))
+        notes += found.notes if found.offsets else [*found.notes, f"{location}: there are no offsets yet"]
     rows, failures = measure(connect(), readers, now_ms, options.isolation_level)
-    for place, reader in zip(options.places, readers, strict=True):
-        if place.kind in (CHECKPOINT, TABLE):
+    for location, reader in zip(options.places, readers, strict=True):
+        if location.kind in (CHECKPOINT, TABLE):
             notes += _not_met(connect(), reader, options.topic)
     return rows, failures, notes
 

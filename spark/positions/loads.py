@@ -1,6 +1,6 @@
 """The output of `headgate spark load` as a reader: its offsets, the ids of its topics, and its rate.
 
-Apart from the other places, as a load has more to import than a checkpoint.
+Apart from the other locations, as a load has more to import than a checkpoint.
 """
 
 from __future__ import annotations

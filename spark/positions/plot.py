@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.spark.positions.checkpoint import ALL_BATCHES, Batch, read_checkpoint
+from headgate.spark.positions.checkpoint import ALL_BATCHES, CheckpointBatch, read_checkpoint
 from headgate.spark.positions.history import BatchRecord, parse_lines
 from headgate.spark.positions.lag import ReaderLag
-from headgate.spark.positions.places import CHECKPOINT
+from headgate.spark.positions.locations import CHECKPOINT
 from headgate.tools.output import UsageError
 
 _MOST_BARS = 40
@@ -35,8 +35,8 @@ def run(options: argparse.Namespace, rows: Sequence[ReaderLag]) -> str:
     if options.history:
         series = of_history(_read_history(options.history))
     else:
-        place = next((place for place in options.places if place.kind == CHECKPOINT), None)
-        series = of_batches(read_checkpoint(place.name, ALL_BATCHES).batches if place else ())
+        location = next((location for location in options.places if location.kind == CHECKPOINT), None)
+        series = of_batches(read_checkpoint(location.name, ALL_BATCHES).batches if location else ())
     draw(options.plot, series, rows)
     return f"{len(series.times_ms)} batches and the lag of {len(rows)} partitions are in {options.plot}"
 
@@ -60,7 +60,7 @@ def of_history(records: Sequence[BatchRecord]) -> Series:
     )
 
 
-def of_batches(batches: Sequence[Batch]) -> Series:
+def of_batches(batches: Sequence[CheckpointBatch]) -> Series:
     """The series of an offset log: a batch took the time until the next one started, idle time included."""
     times, rates, seconds = [], [], []
     for before, batch, after in zip(batches, batches[1:], batches[2:], strict=False):

@@ -1,8 +1,8 @@
-"""Offsets from one place to another: planned first, then applied; backwards only with `--backwards`.
+"""Offsets from one location to another: planned first, then applied; backwards only with `--backwards`.
 
 Into a group or ZooKeeper the plan is made as by `headgate groups reset`: a group with members is refused, and one
-problem stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as Spark alone
-knows the state that belongs to its offsets.
+problem stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as
+Spark alone knows the state that belongs to its offsets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate.spark.positions.places import FILE, GROUP, SPARK, ZOOKEEPER, Place, PlaceOffsets
+from headgate.spark.positions.locations import FILE, GROUP, SPARK, ZOOKEEPER, LocationOffsets, OffsetLocation
 from headgate.spark.positions.topic_ids import NO_ID
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups import export_format
@@ -30,7 +30,7 @@ EARLIEST: Final = -2
 
 
 def refuse_target(kind: str) -> UsageError | None:
-    """The reason why offsets cannot be written to a kind of place."""
+    """The reason why offsets cannot be written to a kind of location."""
     if kind == "checkpoint":
         return UsageError(
             "a checkpoint is never forged, as its state belongs to its offsets; write `spark:` for startingOffsets, and"
@@ -41,7 +41,9 @@ def refuse_target(kind: str) -> UsageError | None:
     return None
 
 
-def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwards: bool = False) -> ResetPlan:
+def plan(
+    cluster: Cluster, source: LocationOffsets, target: OffsetLocation, *, allows_backwards: bool = False
+) -> ResetPlan:
     """The changes of a group in the coordinator or in ZooKeeper. Nothing is changed."""
     offsets = export_format.drop_foreign_epochs(cluster, {target.name: source.offsets}, source.cluster_id)
     fetch = _fetch_zookeeper if target.kind == ZOOKEEPER else fetch_committed
@@ -51,7 +53,7 @@ def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwa
     return ResetPlan(found.changes, problems)
 
 
-def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
+def made_anew(cluster: Cluster, source: LocationOffsets) -> list[str]:
     """Sentences about topics that were deleted and created again: the offsets belong to the deleted topic.
 
     A noted id shows that, or a leader epoch that the partition has not reached: a new topic begins at epoch 0.
@@ -101,7 +103,9 @@ def _problems(changes: Iterable[OffsetChange], wanted: CommittedOffsets, *, allo
     return problems
 
 
-def apply(cluster: Cluster, changes: list[OffsetChange], target: Place) -> tuple[list[OffsetChange], list[str]]:
+def apply(
+    cluster: Cluster, changes: list[OffsetChange], target: OffsetLocation
+) -> tuple[list[OffsetChange], list[str]]:
     """Commit the changes. Returns the applied ones and sentences about the others."""
     return apply_changes(cluster, changes, commit_zookeeper if target.kind == ZOOKEEPER else commit_offsets)
 
@@ -109,7 +113,7 @@ def apply(cluster: Cluster, changes: list[OffsetChange], target: Place) -> tuple
 # --------------------------------------------------------------------------------------------------------------- Spark
 
 
-def starting_offsets(cluster: Cluster, source: PlaceOffsets) -> tuple[str, list[str], list[str]]:
+def starting_offsets(cluster: Cluster, source: LocationOffsets) -> tuple[str, list[str], list[str]]:
     """The text for `startingOffsets` with every partition of the topics, problems, and notes.
 
     Spark refuses a text that leaves a partition out. A partition without an offset begins at its start, as in a query
@@ -160,7 +164,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 # ---------------------------------------------------------------------------------------------------------------- file
 
 
-def build_file(group: str, source: PlaceOffsets) -> str:
+def build_file(group: str, source: LocationOffsets) -> str:
     """The document of `headgate groups export` with the offsets as a group's."""
     groups = {group: GroupDescription(group, "", "", "", "", "", [])}
     document = export_format.build_document(groups, {group: source.offsets}, source.cluster_id, now_ms())

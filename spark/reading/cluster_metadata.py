@@ -18,14 +18,14 @@ from headgate.storage.files import Files
 _LOGS = (OWN_METADATA, f"{CLUSTER_METADATA}-0")
 
 
-class KnownTopic(NamedTuple):
+class ClusterTopic(NamedTuple):
     """A topic in the metadata."""
 
     topic_id: bytes
     partitions: set[int]
 
 
-def read_topics(disk: Files, paths: Sequence[str]) -> dict[str, KnownTopic] | None:
+def read_topics(disk: Files, paths: Sequence[str]) -> dict[str, ClusterTopic] | None:
     """The topics by name; None without a readable metadata log. The end of a log that a broker writes may be cut."""
     logs = (f"{path}/{name}" for path in paths for name in _LOGS)
     directory = next((log for log in logs if disk.exists(log)), None)
@@ -47,4 +47,4 @@ def read_topics(disk: Files, paths: Sequence[str]) -> dict[str, KnownTopic] | No
             return None
     except (MalformedRequest, OSError):
         return None
-    return {name: KnownTopic(topic_id, partitions[topic_id]) for topic_id, name in names.items()}
+    return {name: ClusterTopic(topic_id, partitions[topic_id]) for topic_id, name in names.items()}

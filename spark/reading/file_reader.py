@@ -27,13 +27,13 @@ from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
     IsolationLevel,
-    LogReader,
     LogUnavailable,
     OffsetRange,
-    Topic,
+    TopicDescription,
+    TopicReader,
 )
-from headgate.spark.reading.partition_reader import PartitionReader, Place
-from headgate.spark.reading.recovered_log import Opened, open_recovered, recovery_input
+from headgate.spark.reading.partition_reader import PartitionDirectory, PartitionReader
+from headgate.spark.reading.recovered_log import OpenedLog, open_recovered, recovery_input
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
 from headgate.storage.log.timestamp_lookup import More
@@ -68,7 +68,7 @@ class FileReader:
         self,
         paths: Sequence[str],
         *,
-        broker: LogReader | None = None,
+        broker: TopicReader | None = None,
         topic_ids: Mapping[str, bytes] | None = None,
         piece_bytes: int = PIECE_BYTES,
         disk: Files | None = None,
@@ -80,9 +80,9 @@ class FileReader:
         self._topic_ids = dict(topic_ids or {})
         self._piece_bytes = piece_bytes
         self._sleep = sleep
-        self._opened: dict[TopicPartition, Opened] = {}
+        self._opened: dict[TopicPartition, OpenedLog] = {}
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         if self._broker is not None:
             try:
                 return self._broker.topics()
@@ -117,7 +117,7 @@ class FileReader:
     def read(self, wanted: OffsetRange, isolation: IsolationLevel) -> Iterator[FetchedBatches]:
         path = self._locate(wanted.partition)
         data = DataDirectory.read(self._disk, path)
-        place = Place(
+        place = PartitionDirectory(
             f"{path}/{wanted.partition}",
             data.start_offsets.get(wanted.partition, 0),
             self._trust(data, wanted.partition),
@@ -138,7 +138,7 @@ class FileReader:
     def _locate(self, partition: TopicPartition) -> str:
         return self._directories.locate(partition, self._topic_ids.get(partition.topic))
 
-    def _open(self, partition: TopicPartition, read: _Checkpoints) -> Opened:
+    def _open(self, partition: TopicPartition, read: _Checkpoints) -> OpenedLog:
         data = read[self._locate(partition)]
         opened = open_recovered(self._disk, data, partition, self._opened.get(partition), self._sleep)
         self._opened[partition] = opened

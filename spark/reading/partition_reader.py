@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from headgate.spark.reading.aborted_transactions import IndexTrust, find_aborted
-from headgate.spark.reading.batch_cut import Cut, cut
+from headgate.spark.reading.batch_cut import BatchCut, cut
 from headgate.spark.reading.frozen_files import DirectoryChanges
 from headgate.spark.reading.log_reader import (
     Bounds,
@@ -37,7 +37,7 @@ class SegmentChanged(Exception):
     """A segment is damaged at a place, or was replaced meanwhile; a new listing of the directory shows which."""
 
 
-class Place(NamedTuple):
+class PartitionDirectory(NamedTuple):
     """A partition's directory. `log_start`: the log start in the checkpoint. `trust`: the complete indexes."""
 
     directory: str
@@ -51,7 +51,7 @@ class PartitionReader:
     def __init__(
         self,
         disk: Files,
-        place: Place,
+        place: PartitionDirectory,
         wanted: OffsetRange,
         isolation: IsolationLevel,
         piece_bytes: int,
@@ -128,7 +128,7 @@ class PartitionReader:
         finally:
             file.release()
 
-    def _batches(self, file: File, path: str, position: int) -> Iterator[tuple[bytes, Cut]]:
+    def _batches(self, file: File, path: str, position: int) -> Iterator[tuple[bytes, BatchCut]]:
         """Pieces of the file with the wanted batches in them, up to the end of the file or of the range."""
         length, end_offset = self._piece_bytes, self._wanted.end_offset
         while True:
@@ -168,7 +168,7 @@ class PartitionReader:
         )
 
 
-def _reaching(aborted: Sequence[AbortedTransaction], found: Cut) -> list[tuple[int, int]]:
+def _reaching(aborted: Sequence[AbortedTransaction], found: BatchCut) -> list[tuple[int, int]]:
     """The transactions that reach into a piece."""
     return [
         (transaction.producer_id, transaction.first_offset)

@@ -37,41 +37,41 @@ _CONFIG = LogConfig(cleanup_policy=("compact",), index_interval_bytes=1 << 20)
 _storage_logger = logging.getLogger("headgate.storage")
 
 
-class State(NamedTuple):
+class DirectoryState(NamedTuple):
     """The files and checkpoints that a log was opened from. An equal state gives an equal log."""
 
     names: frozenset[tuple[str, int]]
     recovery: tuple[int, int, bool]
 
 
-class Opened(NamedTuple):
+class OpenedLog(NamedTuple):
     """A log, the checkpoints beside it, and the state from which both were read."""
 
     log: Log
     data: DataDirectory
-    state: State
+    state: DirectoryState
 
 
 def open_recovered(
     disk: Files,
     data: DataDirectory,
     partition: TopicPartition,
-    known: Opened | None,
+    known: OpenedLog | None,
     sleep: Callable[[float], None],
-) -> Opened:
+) -> OpenedLog:
     """Open the log of a partition; `known` itself if nothing has changed. `data`: its directory, read just before.
 
     The log knows its offsets, not all aborted transactions: `aborted_transactions.py` has those. Raises LogUnavailable.
     """
     directory = f"{data.path}/{partition}"
     problem: Exception | None = None
-    last: State | None = None
+    last: DirectoryState | None = None
     for _ in range(_ATTEMPTS):
         try:
             frozen = FrozenFiles(disk, directory)
             recovery = recovery_input(data, partition, directory)
             names = frozenset(frozen.list(directory).items())
-            state = State(names, (recovery.start_offset, recovery.recovery_point, recovery.is_clean))
+            state = DirectoryState(names, (recovery.start_offset, recovery.recovery_point, recovery.is_clean))
             if known is not None and known.state == state:
                 return known._replace(data=data)
             if last == state:
@@ -80,7 +80,7 @@ def open_recovered(
             pool = Pool(frozen, _OPEN_SEGMENTS, _INDEX_BYTES)
             steps = open_log_steps(pool, recovery, _CONFIG, Random(0), 0, checks_transaction_indexes=False)
             with _without_log_lines():
-                return Opened(finish(steps), data, state)
+                return OpenedLog(finish(steps), data, state)
         except (StorageError, KafkaError, OSError, DirectoryChanges) as error:
             problem = error  # a running broker may have renamed a file meanwhile
         sleep(_RETRY_AFTER_S)

@@ -25,7 +25,7 @@ from headgate.spark.reading.log_reader import (
     LogUnavailable,
     OffsetOutOfRange,
     OffsetRange,
-    Topic,
+    TopicDescription,
 )
 from headgate.storage.segment.legacy_messages import read_head
 from headgate.tools.client import Client, ClientError
@@ -83,11 +83,11 @@ class WireReader:
 
     # -------------------------------------------------------------------------------------------------- questions
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         """All topics by name, internal ones included. Raises LogUnavailable."""
         rows = self._ask(lambda cluster: cluster.topics(None))
         return {
-            name: Topic(name, _id_of(row), sorted(partition.partition_index for partition in row.partitions))
+            name: TopicDescription(name, _id_of(row), sorted(partition.partition_index for partition in row.partitions))
             for name, row in sorted(rows.items())
             if not row.error_code
         }

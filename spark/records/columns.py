@@ -37,7 +37,7 @@ from headgate.spark.records.blocks import (
     UnreadableRecords,
 )
 from headgate.spark.records.record_chain import InvalidRecord, follow_chain, record_bounds
-from headgate.spark.records.record_fields import Fields, read_fields
+from headgate.spark.records.record_fields import RecordFields, read_fields
 
 __all__ = ["COLUMNS", "SCHEMA", "Hidden", "OnHidden", "TimeRange", "UnreadableRecords", "columns"]
 
@@ -167,7 +167,9 @@ class _RowMaker:
         arrays = [self._array(name, buffer, data, part, keep, fields, offsets) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, name: str, buffer: Any, data: Any, part: _Slice, keep: Any, fields: Fields, offsets: Any) -> Any:
+    def _array(
+        self, name: str, buffer: Any, data: Any, part: _Slice, keep: Any, fields: RecordFields, offsets: Any
+    ) -> Any:
         """One column."""
         if name == "key":
             return binary_column(buffer, fields.keys)

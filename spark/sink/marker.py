@@ -59,7 +59,7 @@ class QueryBatch(NamedTuple):
     before: SourceOffsets | None = None
 
 
-class Marker(NamedTuple):
+class SinkMarker(NamedTuple):
     """The last batch that was written under a name. `others`: see `SourceOffsets`."""
 
     query_id: str
@@ -69,14 +69,14 @@ class Marker(NamedTuple):
     others: str | None = ""
 
 
-class Decision(Enum):
+class BatchDecision(Enum):
     """The answer to: is this batch to be written?"""
 
     WRITE = "write"
     SKIP = "skip"
 
 
-def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: bool = False) -> Decision:
+def decide(name: str, marker: SinkMarker | None, batch: QueryBatch, *, accept_gap: bool = False) -> BatchDecision:
     """Compare a batch with the marker under its name. Raises SinkRefused for a batch that can be neither.
 
     Spark repeats the last batch after a failure, to the same offsets, and numbers batches one after another. A new
@@ -84,11 +84,11 @@ def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: b
     next batches again: a batch that ends within the written offsets is skipped, and the first other one is refused.
     """
     if marker is None:
-        return Decision.WRITE
+        return BatchDecision.WRITE
     number = batch.batch_id
     if marker.query_id != batch.query_id:
         if marker.query_id.startswith(ONE_WRITE) and batch.query_id.startswith(ONE_WRITE):
-            return Decision.WRITE
+            return BatchDecision.WRITE
         raise SinkRefused(
             f"batch {number} of the query {batch.query_id} is not written: under the name {name!r} the query "
             f"{marker.query_id} has written up to batch {marker.batch_id}. A checkpoint made anew starts at batch 0 "
@@ -103,14 +103,14 @@ def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: b
     if number > marker.batch_id:
         if number == marker.batch_id + 1 and batch.before is not None:
             _refuse(name, marker, number, "begins", _differences(marker, batch.before))
-        return Decision.WRITE
+        return BatchDecision.WRITE
     ends = SourceOffsets(batch.positions, batch.others)
     differences = _differences(marker, ends) if number == marker.batch_id else _beyond(marker, ends)
     _refuse(name, marker, number, "ends", differences)
-    return Decision.SKIP
+    return BatchDecision.SKIP
 
 
-def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
+def _differences(marker: SinkMarker, offsets: SourceOffsets) -> list[str]:
     """The partitions whose offsets differ from the marker. A partition that was not read yet has offset 0."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
     found = [
@@ -124,7 +124,7 @@ def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
     return found
 
 
-def _beyond(marker: Marker, offsets: SourceOffsets) -> list[str]:
+def _beyond(marker: SinkMarker, offsets: SourceOffsets) -> list[str]:
     """The partitions whose offsets are not known to lie within the marker's. Digests have no order."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
     found = [
@@ -145,7 +145,7 @@ def _difference(
     return f"{partition}: {here.get(partition, 0)}, written up to {there.get(partition, 0)}"
 
 
-def _refuse(name: str, marker: Marker, number: int, verb: str, differences: list[str]) -> None:
+def _refuse(name: str, marker: SinkMarker, number: int, verb: str, differences: list[str]) -> None:
     if differences:
         raise SinkRefused(
             f"batch {number} of {name!r} is not written: it {verb} at other offsets than those at which batch "
@@ -157,7 +157,7 @@ def _refuse(name: str, marker: Marker, number: int, verb: str, differences: list
         )
 
 
-def encode_marker(marker: Marker) -> bytes:
+def encode_marker(marker: SinkMarker) -> bytes:
     """The value of the record."""
     value = {
         "version": _VERSION,
@@ -173,7 +173,7 @@ def encode_marker(marker: Marker) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def decode_marker(name: str, value: bytes) -> Marker:
+def decode_marker(name: str, value: bytes) -> SinkMarker:
     """The marker in a record. Raises SinkRefused for a value of a later version, or damage."""
     try:
         found: Any = json.loads(value)
@@ -183,7 +183,7 @@ def decode_marker(name: str, value: bytes) -> Marker:
             for topic, row in found["positions"].items()
         }
         others = found.get("others")
-        return Marker(
+        return SinkMarker(
             str(found["query"]),
             int(found["batch"]),
             positions,

@@ -34,7 +34,7 @@ from headgate.spark.sink.encoding import (
     valid,
 )
 from headgate.spark.sink.marker import SinkRefused
-from headgate.spark.sink.transaction import BatchWriter, Producer
+from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.zip_importers import forget_zip_importers
 from headgate.tools.cluster import TopicPartition
 
@@ -68,7 +68,7 @@ _ENCODED_SCHEMA = pa.schema(
 _WRITTEN_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("records", pa.int64())])
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """Where and how rows are written. `topic`: of all rows; None: the column `topic` has it.
 
     `partitions`: the number of partitions by topic, as far as the driver knows. `now_ms`: the time of rows without one.
@@ -109,7 +109,7 @@ def spark_task() -> TaskIdentity:
 class RowEncoder:
     """Encodes the rows of one task, chunk by chunk."""
 
-    def __init__(self, target: Target, task: int = 0) -> None:
+    def __init__(self, target: WriteTarget, task: int = 0) -> None:
         self._target, self._task = target, task
         self._counts = dict(target.partitions)
 
@@ -222,7 +222,7 @@ def _joined(batches: list[Any]) -> Any:
 
 
 def encode_rows(
-    target: Target, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
+    target: WriteTarget, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
 ) -> Iterator[Any]:
     """Rows as Arrow batches to rows of `ENCODED`. A second attempt may run: the rows of one attempt are used."""
     forget_zip_importers()
@@ -246,7 +246,10 @@ def route(partition: TopicPartition) -> int:
 
 
 def write_rows(
-    target: Target, producer: Producer, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
+    target: WriteTarget,
+    producer: TransactionalProducer,
+    batches: Iterable[Any],
+    identity: Callable[[], TaskIdentity] = spark_task,
 ) -> Iterator[Any]:
     """Rows as Arrow batches to the brokers, then the report. No other task has rows of the same target partition."""
     forget_zip_importers()
@@ -258,7 +261,10 @@ def write_rows(
 
 
 def write_batches(
-    target: Target, producer: Producer, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
+    target: WriteTarget,
+    producer: TransactionalProducer,
+    batches: Iterable[Any],
+    identity: Callable[[], TaskIdentity] = spark_task,
 ) -> Iterator[Any]:
     """Rows of `ENCODED` to the brokers, then the report. Batches of one encoding task keep their order."""
     forget_zip_importers()
@@ -323,14 +329,14 @@ class _Order:
 class TaskWriter:
     """Collects batches to requests, each with at most one batch for a partition, and writes them."""
 
-    def __init__(self, target: Target, producer: Producer, task: TaskIdentity) -> None:
+    def __init__(self, target: WriteTarget, producer: TransactionalProducer, task: TaskIdentity) -> None:
         if task.attempt > 0:
             raise SecondAttempt(
                 f"task {task.number} was started again (attempt {task.attempt}): the first attempt may have written, "
                 "so this try of the batch ends, and the next try begins with a new epoch"
             )
         self._connection = Connection(target.bootstrap, target.delivery_timeout_s)
-        self._writer = BatchWriter(self._connection, producer)
+        self._writer = TransactionWriter(self._connection, producer)
         self._waiting: dict[TopicPartition, tuple[int, bytearray]] = {}
         self._size = 0
 

@@ -40,7 +40,7 @@ _ALL_REPLICAS = -1
 _PRODUCE_TIMEOUT_MS = 30_000
 
 
-class Producer(NamedTuple):
+class TransactionalProducer(NamedTuple):
     """The identity of a transaction's writer; tasks have a copy of it."""
 
     transactional_id: str
@@ -52,19 +52,19 @@ class Fenced(SinkFailed):
     """The transaction has ended already: its timeout has passed, or another try has begun."""
 
 
-def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> Producer:
+def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
     """A producer with a new epoch. Nothing of an older epoch is open then, or can be written.
 
     Raises SinkFailed; SinkRefused for a timeout that the brokers do not allow.
     """
 
-    def ask(client: Client) -> Producer | Failure:
+    def ask(client: Client) -> TransactionalProducer | Failure:
         version = client.version(InitProducerIdRequest, newest=_INIT)
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         answer = client.ask(request, version)
         if answer.error_code:
             return Failure.of(answer.error_code)
-        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+        return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     try:
         return connection.ask_coordinator(transactional_id, TRANSACTION, ask)
@@ -77,7 +77,9 @@ def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> Pro
         raise
 
 
-def add_partitions(connection: Connection, producer: Producer, partitions: Iterable[TopicPartition]) -> None:
+def add_partitions(
+    connection: Connection, producer: TransactionalProducer, partitions: Iterable[TopicPartition]
+) -> None:
     """Add partitions to the transaction, before their first batch. Raises SinkFailed."""
     topics = [
         AddPartitionsToTxnTopic(topic, [partition.number for partition in rows])
@@ -104,7 +106,11 @@ def add_partitions(connection: Connection, producer: Producer, partitions: Itera
 
 
 def commit_positions(
-    connection: Connection, producer: Producer, group: str, positions: Mapping[TopicPartition, int], metadata: str
+    connection: Connection,
+    producer: TransactionalProducer,
+    group: str,
+    positions: Mapping[TopicPartition, int],
+    metadata: str,
 ) -> None:
     """Commit the next offsets to read as a group's, within the transaction. Raises SinkFailed."""
 
@@ -145,7 +151,7 @@ def commit_positions(
         raise _fenced(error) from None
 
 
-def end(connection: Connection, producer: Producer, *, is_commit: bool) -> None:
+def end(connection: Connection, producer: TransactionalProducer, *, is_commit: bool) -> None:
     """Commit or abort the transaction. After SinkFailed the outcome is unknown; after Fenced it did not commit."""
 
     def ask(client: Client) -> Failure | None:
@@ -156,7 +162,7 @@ def end(connection: Connection, producer: Producer, *, is_commit: bool) -> None:
     _ask_coordinator(connection, producer, ask)
 
 
-def _ask_coordinator(connection: Connection, producer: Producer, ask: Any) -> None:
+def _ask_coordinator(connection: Connection, producer: TransactionalProducer, ask: Any) -> None:
     try:
         connection.ask_coordinator(producer.transactional_id, TRANSACTION, ask)
     except SinkFailed as error:
@@ -177,13 +183,13 @@ def _fenced(error: SinkFailed) -> SinkFailed:
 # --------------------------------------------------------------------------------------------------------------- writes
 
 
-class BatchWriter:
+class TransactionWriter:
     """Writes batches of the transaction. Each partition has one writer in a transaction, and its sequence starts at 0.
 
     `records`: the number of written records by partition.
     """
 
-    def __init__(self, connection: Connection, producer: Producer) -> None:
+    def __init__(self, connection: Connection, producer: TransactionalProducer) -> None:
         self._connection, self._producer = connection, producer
         self.records: dict[TopicPartition, int] = {}
 
@@ -260,7 +266,9 @@ def _reason(row: Any) -> str | None:
     return reason
 
 
-def check_written(connection: Connection, producer: Producer, written: Mapping[TopicPartition, int]) -> None:
+def check_written(
+    connection: Connection, producer: TransactionalProducer, written: Mapping[TopicPartition, int]
+) -> None:
     """Compare the numbers of records that tasks report with the last sequences that the leaders have.
 
     They differ if two attempts of a task wrote: a repeated sequence is acknowledged and dropped, or more was appended
@@ -291,6 +299,6 @@ def check_written(connection: Connection, producer: Producer, written: Mapping[T
             )
 
 
-def _sequence(producer: Producer, state: Any) -> int:
+def _sequence(producer: TransactionalProducer, state: Any) -> int:
     """The last sequence in the epoch of the transaction; -1 for another epoch."""
     return int(state.last_sequence) if state.producer_epoch == producer.epoch else -1

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import floor
 from typing import Final, NamedTuple
 
-from headgate.spark.reading.log_reader import Bounds, LogReader, OffsetRange, Topic
+from headgate.spark.reading.log_reader import Bounds, OffsetRange, TopicDescription, TopicReader
 from headgate.spark.source.options import ReadOptions, Subscription
 from headgate.spark.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Edge, Offsets, Position
 from headgate.spark.source.pushed_filters import PushedFilters
@@ -43,7 +43,7 @@ Report = Callable[[str], None]
 """Told of lost records: raises DataLost, or logs a warning."""
 
 
-def assigned_partitions(topics: Mapping[str, Topic], subscription: Subscription) -> list[TopicPartition]:
+def assigned_partitions(topics: Mapping[str, TopicDescription], subscription: Subscription) -> list[TopicPartition]:
     """The partitions of a subscription, in order. Raises UsageError for one that does not exist."""
     if subscription.pattern is not None:
         pattern = re.compile(subscription.pattern)
@@ -63,7 +63,7 @@ def assigned_partitions(topics: Mapping[str, Topic], subscription: Subscription)
 def resolve(
     position: Position,
     bounds: Mapping[TopicPartition, Bounds],
-    reader: LogReader,
+    reader: TopicReader,
     option: str,
     *,
     fails_without_time: bool = False,
@@ -91,7 +91,7 @@ def resolve(
 def _resolve_times(
     times: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
-    reader: LogReader,
+    reader: TopicReader,
     option: str,
     *,
     fails_without_time: bool,
@@ -128,7 +128,7 @@ def _offset(offset: int, bounds: Bounds) -> int:
     return {EARLIEST: bounds.start_offset, LATEST: bounds.end_offset}.get(offset, offset)
 
 
-def plan_batch(reader: LogReader, options: ReadOptions, filters: PushedFilters, report: Report) -> list[RangeTask]:
+def plan_batch(reader: TopicReader, options: ReadOptions, filters: PushedFilters, report: Report) -> list[RangeTask]:
     """The tasks of a batch. Raises UsageError, LogUnavailable, and DataLost by `report`."""
     topics = reader.topics()
     partitions = assigned_partitions(topics, options.subscription)
@@ -201,7 +201,7 @@ def cut(task: RangeTask, count: int) -> list[RangeTask]:
 
 
 def end_offsets(
-    reader: LogReader, partitions: Sequence[TopicPartition], options: ReadOptions
+    reader: TopicReader, partitions: Sequence[TopicPartition], options: ReadOptions
 ) -> dict[TopicPartition, int]:
     """The end of each partition, exclusive, for the isolation level of the options."""
     bounds = reader.bounds(partitions, options.isolation)

@@ -45,17 +45,17 @@ class Condition(NamedTuple):
         return _TESTS[self.kind](value, self.value) != self.is_negated
 
 
-class Interval(NamedTuple):
+class NumberRange(NamedTuple):
     """Whole numbers from `first` to `last`, both included; None: no limit."""
 
     first: int | None = None
     last: int | None = None
 
-    def within(self, first: int | None, last: int | None) -> Interval:
+    def within(self, first: int | None, last: int | None) -> NumberRange:
         """The intersection."""
         firsts = [bound for bound in (self.first, first) if bound is not None]
         lasts = [bound for bound in (self.last, last) if bound is not None]
-        return Interval(max(firsts, default=None), min(lasts, default=None))
+        return NumberRange(max(firsts, default=None), min(lasts, default=None))
 
 
 class PushedFilters(NamedTuple):
@@ -80,38 +80,38 @@ class PushedFilters(NamedTuple):
             last = min(last, limits.last + 1)
         return wanted._replace(start_offset=first, end_offset=max(first, last))
 
-    def times_ms(self) -> Interval:
+    def times_ms(self) -> NumberRange:
         """The times in ms that can match."""
         found = self._interval("timestamp", _microseconds)
         # The first ms at or after a time, the last at or before another
         first = None if found.first is None else -(-found.first // 1000)
-        return Interval(first, None if found.last is None else found.last // 1000)
+        return NumberRange(first, None if found.last is None else found.last // 1000)
 
-    def _interval(self, column: str, number: Callable[[Any], int]) -> Interval:
-        limits = Interval()
+    def _interval(self, column: str, number: Callable[[Any], int]) -> NumberRange:
+        limits = NumberRange()
         for condition in self.conditions:
             if condition.column == column and not condition.is_negated:
                 limits = limits.within(*_limits(condition, number))
         return limits
 
 
-def _limits(condition: Condition, number: Callable[[Any], int]) -> Interval:
+def _limits(condition: Condition, number: Callable[[Any], int]) -> NumberRange:
     if condition.kind == "In":
         values = [number(value) for value in condition.value]
-        return Interval(min(values), max(values))
+        return NumberRange(min(values), max(values))
     value = number(condition.value)
     match condition.kind:
         case "EqualTo" | "EqualNullSafe":
-            return Interval(value, value)
+            return NumberRange(value, value)
         case "GreaterThan":
-            return Interval(value + 1, None)
+            return NumberRange(value + 1, None)
         case "GreaterThanOrEqual":
-            return Interval(value, None)
+            return NumberRange(value, None)
         case "LessThan":
-            return Interval(None, value - 1)
+            return NumberRange(None, value - 1)
         case "LessThanOrEqual":
-            return Interval(None, value)
-    return Interval()
+            return NumberRange(None, value)
+    return NumberRange()
 
 
 def _microseconds(value: datetime) -> int:

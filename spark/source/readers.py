@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.spark.reading.opening import Origin
     from headgate.spark.source.options import ReadOptions
     from headgate.spark.source.planning import RangeTask
-    from headgate.spark.source.pushed_filters import Interval
+    from headgate.spark.source.pushed_filters import NumberRange
     from headgate.spark.source.stream_planning import StreamPlan
 
 LOG: Final = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class _RangeReader:
         forget_zip_importers()
         self.options = parse(values)
         self._columns = column_names(schema)
-        self._times: Interval | None = None
+        self._times: NumberRange | None = None
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Spark gives None if the plan has no task."""

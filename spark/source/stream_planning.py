@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.spark.reading.log_reader import LogReader, OffsetRange
+from headgate.spark.reading.log_reader import OffsetRange, TopicReader
 from headgate.spark.source.options import ReadOptions
 from headgate.spark.source.planning import (
     DATA_LOSS,
@@ -34,7 +34,7 @@ class StreamPlan:
 
     def __init__(
         self,
-        reader: LogReader,
+        reader: TopicReader,
         options: ReadOptions,
         report: Report,
         clock: Callable[[], float],

@@ -60,7 +60,7 @@ class RangeResult(NamedTuple):
         return sum(file.rows for file in self.rejected)
 
 
-class Plan(NamedTuple):
+class LoadPlan(NamedTuple):
     """A load before its tasks. `lost`: offsets that retention took, accepted by the user. `topic_ids`: in hex."""
 
     number: int
@@ -91,7 +91,7 @@ class Manifest(NamedTuple):
         return {partition: intervals[-1].end_offset for partition, intervals in self.covered.items() if intervals}
 
 
-def publish(plan: Plan, results: Sequence[RangeResult], before: Manifest | None, created_ms: int) -> Manifest:
+def publish(plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None, created_ms: int) -> Manifest:
     """The manifest of a plan whose ranges are all done."""
     covered = dict(before.covered) if before else {}
     for wanted in (*plan.ranges, *plan.lost):
@@ -104,7 +104,7 @@ def publish(plan: Plan, results: Sequence[RangeResult], before: Manifest | None,
 # ------------------------------------------------------------------------------------------------------------- to JSON
 
 
-def encode_plan(plan: Plan) -> bytes:
+def encode_plan(plan: LoadPlan) -> bytes:
     return _encode(
         PLAN,
         number=plan.number,
@@ -161,11 +161,11 @@ def _result(result: RangeResult) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------- from JSON
 
 
-def decode_plan(data: bytes, where: str) -> Plan:
+def decode_plan(data: bytes, where: str) -> LoadPlan:
     """Raises DamagedDocument."""
     with_members = _decoder(data, where, PLAN)
     return with_members(
-        lambda document: Plan(
+        lambda document: LoadPlan(
             _number(document["number"]),
             _topic_ids(document["topic_ids"]),
             [_to_range(row) for row in document["ranges"]],

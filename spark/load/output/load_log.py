@@ -24,7 +24,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from headgate.spark.load.output import documents, folder
-from headgate.spark.load.output.documents import DamagedDocument, Manifest, Plan, RangeResult
+from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Manifest, RangeResult
 from headgate.spark.load.output.folder import AlreadyExists, OutputFolder
 from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.reading.log_reader import OffsetRange
@@ -75,13 +75,13 @@ class LoadLog:
         for number in range(1, latest.number + 1 if latest else 1):
             yield self.manifest(number)
 
-    def unfinished(self, latest: Manifest | None) -> Plan | None:
+    def unfinished(self, latest: Manifest | None) -> LoadPlan | None:
         """The plan that was not published. Raises DamagedDocument, FolderError."""
         name = _plan(latest.number + 1 if latest else 1)
         data = self.output.read(name)
         return None if data is None else documents.decode_plan(data, str(self.output.path / name))
 
-    def result(self, plan: Plan, index: int) -> RangeResult | None:
+    def result(self, plan: LoadPlan, index: int) -> RangeResult | None:
         """The result of a range; None before a task has ended it. Raises DamagedDocument, FolderError."""
         name = _result(plan.number, index)
         data = self.output.read(name)
@@ -127,14 +127,14 @@ class LoadLog:
             self._forget(latest.number)
         return latest
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: LoadPlan) -> None:
         """Write the plan before any task runs. Raises LoadRefused if another load was faster."""
         try:
             self.output.create(_plan(plan.number), documents.encode_plan(plan))
         except AlreadyExists:
             raise self._overtaken(plan.number) from None
 
-    def prepare(self, plan: Plan) -> None:
+    def prepare(self, plan: LoadPlan) -> None:
         """Make the folder for the tasks of a plan."""
         self.output.make(work_folder(plan.number))
 
@@ -160,7 +160,7 @@ class LoadLog:
             return False
         return True
 
-    def publish(self, plan: Plan, results: Sequence[RangeResult], before: Manifest | None) -> Manifest:
+    def publish(self, plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None) -> Manifest:
         """Publish a plan whose ranges are all done. Raises LoadRefused if another load has published it."""
         manifest = documents.publish(plan, results, before, folder.now_ms())
         try:

@@ -25,21 +25,21 @@ class TaskFailed(Exception):
     """A task of a load failed, perhaps in another process; the text is the text of the task's error."""
 
 
-class Limits(NamedTuple):
+class LoadLimits(NamedTuple):
     """The ends of a load in one partition; None: from the last loaded offset, to the end of the partition."""
 
     from_offset: int | None = None
     to_offset: int | None = None
 
 
-class Decision(NamedTuple):
+class PartitionPlan(NamedTuple):
     """The offsets to read of one partition, and the lost ones."""
 
     wanted: Intervals
     lost: Intervals
 
 
-def decide(partition: TopicPartition, bounds: Bounds, covered: Intervals, limits: Limits) -> Decision:
+def decide(partition: TopicPartition, bounds: Bounds, covered: Intervals, limits: LoadLimits) -> PartitionPlan:
     """The offsets to read of a partition. Raises LoadRefused for a partition that ends before the folder's records."""
     loaded_to = covered[-1].end_offset if covered else bounds.start_offset
     if covered and loaded_to > bounds.end_offset:
@@ -53,7 +53,7 @@ def decide(partition: TopicPartition, bounds: Bounds, covered: Intervals, limits
     available = Interval(bounds.start_offset, bounds.end_offset)
     wanted = [_overlap(interval, available) for interval in missing]
     lost = [_overlap(interval, Interval(0, bounds.start_offset)) for interval in missing]
-    return Decision(union(wanted), union(lost))
+    return PartitionPlan(union(wanted), union(lost))
 
 
 def _overlap(interval: Interval, other: Interval) -> Interval:

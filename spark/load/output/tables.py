@@ -52,7 +52,7 @@ def check_identifier(name: str) -> None:
         raise LoadRefused(f"{name!r} is no table of Iceberg; write catalog.namespace.table")
 
 
-class Target(Protocol):
+class TargetTable(Protocol):
     """The name of a table, which a session opens."""
 
     def open(self, session: Any) -> Table:

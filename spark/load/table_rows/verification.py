@@ -72,7 +72,7 @@ def verify_rows(log: LoadLog, manifests: Sequence[Manifest], table: TableRows) -
     wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
     search = _Search(runs, table, meanwhile)
     for number, bucket in enumerate(wrong):
-        search.look(bucket, is_empty=bucket not in found, reads=number < _READ)
+        search.compare(bucket, is_empty=bucket not in found, reads=number < _READ)
     yield from search.sentences()
 
 
@@ -86,7 +86,7 @@ class _Search:
         self._foreign: dict[TopicPartition, list[Deviation]] = defaultdict(list)
         self._unread: dict[TopicPartition, list[Interval]] = defaultdict(list)
 
-    def look(self, bucket: Bucket, *, is_empty: bool, reads: bool) -> None:
+    def compare(self, bucket: Bucket, *, is_empty: bool, reads: bool) -> None:
         partition, number = bucket
         whole = Interval(number * BUCKET, (number + 1) * BUCKET)
         wanted = _arange(_clip(self._runs.get(partition, ()), whole))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.load.loading import Request, load
+from headgate.spark.load.loading import LoadRequest, load
 from headgate.spark.load.output import tables
 from headgate.spark.load.output.folder import FolderLocked, OutputFolder
 from headgate.spark.load.output.load_log import LoadLog
@@ -32,12 +32,12 @@ def test_a_name_of_iceberg_is_checked() -> None:
     assert TableName("delta", "/any `path", "1").open(None) is not None
 
 
-def request_for(kind: str, path: Path) -> Request:
+def request_for(kind: str, path: Path) -> LoadRequest:
     name = str(path / "table") if kind == "delta" else f"iceberg.db.t{abs(hash(path))}"
-    return Request((TOPIC,), into=kind, table=name)
+    return LoadRequest((TOPIC,), into=kind, table=name)
 
 
-def table_rows(runner: SparkRunner, request: Request) -> dict[tuple[int, int], tuple[bytes | None, bytes | None]]:
+def table_rows(runner: SparkRunner, request: LoadRequest) -> dict[tuple[int, int], tuple[bytes | None, bytes | None]]:
     if request.into == "delta":
         frame = runner.session.read.format("delta").load(request.table)
     else:

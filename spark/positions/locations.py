@@ -1,4 +1,4 @@
-"""Places of offsets: where a reader, or a moment, stands in topics.
+"""Locations of offsets: of a reader, of a time, or in a file.
 
 checkpoint:FOLDER   a streaming query, after its last done batch
 group:NAME          a group, in the coordinator
@@ -32,8 +32,8 @@ Topics = Mapping[str, list[int] | None]
 Connect = Callable[[], Cluster]
 
 
-class Place(NamedTuple):
-    """A place by its kind and its name."""
+class OffsetLocation(NamedTuple):
+    """A location of offsets, by its kind and its name."""
 
     kind: str
     name: str
@@ -42,8 +42,8 @@ class Place(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
-class PlaceOffsets(NamedTuple):
-    """The offsets at a place. `cluster_id`: the cluster that the leader epochs belong to; None if unknown.
+class LocationOffsets(NamedTuple):
+    """The offsets at a location. `cluster_id`: the cluster that the leader epochs belong to; None if unknown.
 
     `topic_ids`: the ids of the topics that the offsets belong to, as far as they are noted.
     """
@@ -55,33 +55,33 @@ class PlaceOffsets(NamedTuple):
     topic_ids: Mapping[str, bytes] = {}
 
 
-def parse_place(text: str, kinds: Collection[str] = KINDS) -> Place:
-    """The place that a text names; the bare path of a checkpoint will do. Raises UsageError."""
+def parse_location(text: str, kinds: Collection[str] = KINDS) -> OffsetLocation:
+    """The location that a text names; the bare path of a checkpoint will do. Raises UsageError."""
     kind, colon, name = text.partition(":")
     if colon and kind in kinds and (name or kind == SPARK):
-        return Place(kind, name)
+        return OffsetLocation(kind, name)
     if CHECKPOINT in kinds and (Path(text) / "offsets").is_dir():
-        return Place(CHECKPOINT, text)
+        return OffsetLocation(CHECKPOINT, text)
     near = get_close_matches(kind, kinds, n=1) if colon else []
     advice = f"did you mean {near[0]}:{name}?" if near else f"write one of {', '.join(f'{kind}:...' for kind in kinds)}"
     raise UsageError(f"{text!r} is no place of offsets here; {advice}")
 
 
-def read_place(place: Place, connect: Connect, topics: Topics, group: str = "") -> PlaceOffsets:
-    """The offsets at a place, of all topics or of `topics`. `group`: the group in a file. Raises UsageError."""
-    match place.kind:
+def read_location(location: OffsetLocation, connect: Connect, topics: Topics, group: str = "") -> LocationOffsets:
+    """The offsets at a location, of all topics or of `topics`. `group`: the group in a file. Raises UsageError."""
+    match location.kind:
         case "checkpoint":
-            found = _of_checkpoint(place)
+            found = _of_checkpoint(location)
         case "group":
-            found = _of_group(place, connect())
+            found = _of_group(location, connect())
         case "zookeeper":
-            found = _of_zookeeper(place, connect(), topics)
+            found = _of_zookeeper(location, connect(), topics)
         case "table":
-            found = _of_table(place)
+            found = _of_table(location)
         case "time":
-            found = _of_time(place, connect(), topics)
+            found = _of_time(location, connect(), topics)
         case _:
-            found = _of_file(place, group)
+            found = _of_file(location, group)
     if not topics:
         return found
     return found._replace(
@@ -95,54 +95,56 @@ def is_wanted(partition: TopicPartition, topics: Topics) -> bool:
     return numbers is None or partition.number in numbers
 
 
-def _of_checkpoint(place: Place) -> PlaceOffsets:
-    folder = checkpoint.open_folder(place.name)
-    found = checkpoint.read_checkpoint(place.name, folder=folder)
+def _of_checkpoint(location: OffsetLocation) -> LocationOffsets:
+    folder = checkpoint.open_folder(location.name)
+    found = checkpoint.read_checkpoint(location.name, folder=folder)
     notes = []
     if found.progress.planned is not None:
         notes.append(
-            f"{place}: batch {found.progress.planned} is planned but not done; the offsets are those before it"
+            f"{location}: batch {found.progress.planned} is planned but not done; the offsets are those before it"
         )
     if found.foreign:
-        notes.append(f"{place}: the sources {', '.join(found.foreign)} do not read Kafka, and are left out")
+        notes.append(f"{location}: the sources {', '.join(found.foreign)} do not read Kafka, and are left out")
     offsets = {partition: OffsetAndMetadata(offset) for partition, offset in found.offsets.items()}
-    return PlaceOffsets(offsets, None, checkpoint.rates(found.batches), tuple(notes), topic_ids.read(folder).ids)
+    return LocationOffsets(offsets, None, checkpoint.rates(found.batches), tuple(notes), topic_ids.read(folder).ids)
 
 
-def _of_group(place: Place, cluster: Cluster) -> PlaceOffsets:
-    found, failed = fetch_committed(cluster, [place.name])
+def _of_group(location: OffsetLocation, cluster: Cluster) -> LocationOffsets:
+    found, failed = fetch_committed(cluster, [location.name])
     if failed:
-        raise UsageError(f"the offsets of {place} are not known: {failed[place.name].text}")
-    cluster.topics({partition.topic for partition in found[place.name]})  # the id of the cluster comes with topics
-    return PlaceOffsets(found[place.name], cluster.cluster_id)
+        raise UsageError(f"the offsets of {location} are not known: {failed[location.name].text}")
+    cluster.topics({partition.topic for partition in found[location.name]})  # the id of the cluster comes with topics
+    return LocationOffsets(found[location.name], cluster.cluster_id)
 
 
-def _of_zookeeper(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:
-    found, failed = fetch_zookeeper(cluster, [place.name])
-    if not failed and not found[place.name].offsets:
+def _of_zookeeper(location: OffsetLocation, cluster: Cluster, topics: Topics) -> LocationOffsets:
+    found, failed = fetch_zookeeper(cluster, [location.name])
+    if not failed and not found[location.name].offsets:
         partitions, _ = select_partitions(cluster, topics or dict.fromkeys(cluster.topics(None)))
-        found, failed = fetch_zookeeper(cluster, [place.name], partitions)
+        found, failed = fetch_zookeeper(cluster, [location.name], partitions)
     if failed:
-        raise UsageError(f"the offsets of {place} are not known: {failed[place.name].text}")
-    unreadable = [f"{place}: {names}: {why.text}" for names, why in group_by_failure(found[place.name].unreadable)]
+        raise UsageError(f"the offsets of {location} are not known: {failed[location.name].text}")
+    unreadable = [
+        f"{location}: {names}: {why.text}" for names, why in group_by_failure(found[location.name].unreadable)
+    ]
     if unreadable:
         raise UsageError("; ".join(unreadable))
-    return PlaceOffsets(found[place.name].offsets)
+    return LocationOffsets(found[location.name].offsets)
 
 
-def _of_table(place: Place) -> PlaceOffsets:
-    from headgate.spark.positions import loads  # a load has more to import than the other places
+def _of_table(location: OffsetLocation) -> LocationOffsets:
+    from headgate.spark.positions import loads  # a load has more to import than the other locations
 
-    offsets = {partition: OffsetAndMetadata(offset) for partition, offset in loads.positions(place.name).items()}
-    return PlaceOffsets(offsets, rates=loads.rates(place.name), topic_ids=loads.topic_ids(place.name))
+    offsets = {partition: OffsetAndMetadata(offset) for partition, offset in loads.positions(location.name).items()}
+    return LocationOffsets(offsets, rates=loads.rates(location.name), topic_ids=loads.topic_ids(location.name))
 
 
-def _of_time(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:
-    target = arguments.parse_target(place.name, now_ms())
+def _of_time(location: OffsetLocation, cluster: Cluster, topics: Topics) -> LocationOffsets:
+    target = arguments.parse_target(location.name, now_ms())
     if not isinstance(target, Time):
-        raise UsageError(f"{place} is no time; write time:2026-11-21T15:00Z, time:2h, time:earliest or time:latest")
+        raise UsageError(f"{location} is no time; write time:2026-11-21T15:00Z, time:2h, time:earliest or time:latest")
     if not topics:
-        raise UsageError(f"{place} is a moment of every topic; name the topics: --topic orders")
+        raise UsageError(f"{location} is a moment of every topic; name the topics: --topic orders")
     partitions, failures = select_partitions(cluster, topics)
     found, failed = list_offsets(cluster, partitions, target.timestamp)
     ends = list_ends(cluster, [partition for partition, offset in found.items() if offset < 0])
@@ -154,14 +156,14 @@ def _of_time(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:
         partition: OffsetAndMetadata(offset if offset >= 0 else ends.ends[partition])
         for partition, offset in found.items()
     }
-    return PlaceOffsets(offsets, notes=notes)
+    return LocationOffsets(offsets, notes=notes)
 
 
-def _of_file(place: Place, group: str) -> PlaceOffsets:
+def _of_file(location: OffsetLocation, group: str) -> LocationOffsets:
     try:
-        text = Path(place.name).read_text(encoding="utf-8")
+        text = Path(location.name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {place.name}: {error}") from None
+        raise UsageError(f"cannot read {location.name}: {error}") from None
     try:
         wanted = [group] if group else []
         if zookeeper_text.is_zookeeper_text(text):
@@ -169,7 +171,7 @@ def _of_file(place: Place, group: str) -> PlaceOffsets:
         else:
             groups, cluster_id = export_format.parse_document(text, wanted)
     except UsageError as error:
-        raise UsageError(f"{place.name}: {error}") from None
+        raise UsageError(f"{location.name}: {error}") from None
     if len(groups) > 1:
-        raise UsageError(f"{place.name} has the groups {', '.join(sorted(groups))}; name one: --group")
-    return PlaceOffsets(next(iter(groups.values()), {}), cluster_id)
+        raise UsageError(f"{location.name} has the groups {', '.join(sorted(groups))}; name one: --group")
+    return LocationOffsets(next(iter(groups.values()), {}), cluster_id)
