@@ -29,8 +29,8 @@ from headgate.spark.load.task import TASK_ERRORS, LoadJob, load_range
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.session import find_jars, session_settings
 
-Done = Callable[[OffsetRange], None]
-_LOOK_EVERY_S = 1.0
+RangeDone = Callable[[OffsetRange], None]
+_POLL_S = 1.0
 _ATTEMPTS = 4
 _DELTA_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _NO_TABLES = "only Spark writes tables"
@@ -57,7 +57,7 @@ class SequentialRunner:
     def __init__(self, output: OutputFolder | None = None) -> None:
         self._output = output
 
-    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> None:
+    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> None:
         for index, wanted in tasks.items():
             try:
                 load_range(job, index, wanted, self._output)
@@ -81,7 +81,7 @@ class ProcessRunner:
     def __init__(self, processes: int) -> None:
         self.slots = processes
 
-    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> None:
+    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> None:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(self.slots, len(tasks)), mp_context=context) as pool:
             running = {pool.submit(_load_or_explain, job, index, wanted): wanted for index, wanted in tasks.items()}
@@ -151,7 +151,7 @@ class SparkRunner:
         if self._is_own:
             self.session.stop()
 
-    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> None:
+    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> None:
         from pyspark.errors import PythonException
 
         ranges = list(tasks.items())
@@ -168,7 +168,7 @@ class SparkRunner:
                 raise TaskFailed(explain(str(error))) from error
         assert len(ended) == len(ranges), f"{len(ended)} of {len(ranges)} tasks ended"
 
-    def append(self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: TargetTable, done: Done) -> None:
+    def append(self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: TargetTable, done: RangeDone) -> None:
         """Add the rows of all tasks to a table in one commit; each task has a result afterwards. Raises TaskFailed.
 
         Results of a run that did not commit may be of other rows, so they go. Where the table has the rows and results
@@ -206,20 +206,20 @@ class SparkRunner:
         return rows
 
     @contextlib.contextmanager
-    def _watch(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> Iterator[None]:
-        """Tell about results in the folder while the job runs."""
+    def _watch(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> Iterator[None]:
+        """Report results in the folder while the job runs."""
         ended, log = threading.Event(), LoadLog(OutputFolder(job.folder))
 
-        def look() -> None:
+        def poll() -> None:
             seen: set[int] = set()
-            while not ended.wait(_LOOK_EVERY_S):
+            while not ended.wait(_POLL_S):
                 with contextlib.suppress(OSError):
                     found = log.finished(job.number) & tasks.keys()
                     for index in found - seen:
                         done(tasks[index])
                     seen |= found
 
-        watcher = threading.Thread(target=look, name="load-progress", daemon=True)
+        watcher = threading.Thread(target=poll, name="load-progress", daemon=True)
         watcher.start()
         try:
             yield

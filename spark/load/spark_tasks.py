@@ -32,10 +32,10 @@ _NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHE
 _TIME = pa.timestamp("us", tz="UTC")
 
 Function: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]
-Ranges: TypeAlias = Sequence[tuple[int, OffsetRange]]
+NumberedRanges: TypeAlias = Sequence[tuple[int, OffsetRange]]
 
 
-def loading_function(job: LoadJob, ranges: Ranges) -> Function:
+def loading_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """Load whole ranges."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -58,7 +58,7 @@ def row_schema(job: LoadJob) -> Any:
     return from_arrow_schema(decode(_NO_ROWS).schema.append(_CONTROL_FIELD))
 
 
-def reading_function(job: LoadJob, ranges: Ranges) -> Function:
+def reading_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """The first half: numbers of ranges -> rows with control rows around them."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -97,7 +97,7 @@ def mark_keyless(rows: Any, contents: Any) -> Any:
     return rows
 
 
-def writing_function(job: LoadJob, ranges: Ranges) -> Function:
+def writing_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """The second half: rows -> files and results; a row with its number for each range."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -108,7 +108,7 @@ def writing_function(job: LoadJob, ranges: Ranges) -> Function:
     return run
 
 
-def passing_function(job: LoadJob, ranges: Ranges) -> Function:
+def passing_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """The second half for tables: rows -> rows that decoded, and results without files."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -119,7 +119,9 @@ def passing_function(job: LoadJob, ranges: Ranges) -> Function:
     return run
 
 
-def _attempts(job: LoadJob, ranges: Ranges, batches: Iterator[Any], *, keeps_rows: bool) -> Iterator[tuple[int, Any]]:
+def _attempts(
+    job: LoadJob, ranges: NumberedRanges, batches: Iterator[Any], *, keeps_rows: bool
+) -> Iterator[tuple[int, Any]]:
     """The number of a range with rows of it; with None when its result is recorded."""
     forget_zip_importers()
     attempt: Attempt | None = None

@@ -12,7 +12,7 @@ from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
-Offsets = Mapping[TopicPartition, int]
+CopiedOffsets = Mapping[TopicPartition, int]
 
 
 class CopyIdentity(NamedTuple):
@@ -20,7 +20,7 @@ class CopyIdentity(NamedTuple):
 
     kind: str
     source: Mapping[str, Any]
-    ends: Offsets | None = None
+    ends: CopiedOffsets | None = None
 
     def query_id(self) -> str:
         """The text in the marker: readable, and a digest that differs for each copy."""
@@ -43,7 +43,7 @@ def plan_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> str:
     return plan
 
 
-def ends_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> Offsets | None:
+def ends_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> CopiedOffsets | None:
     """Where the copy of a marker ends; None for a mirror. Raises UsageError for a marker of another copy."""
     ends = plan_of(name, identity, marker)
     try:
@@ -60,7 +60,7 @@ class CopyState(NamedTuple):
     """How far a copy has come. `next_batch`: the number of the next batch; `positions`: the next offsets to copy."""
 
     next_batch: int
-    positions: Offsets
+    positions: CopiedOffsets
 
 
 def resume(marker: SinkMarker | None) -> CopyState:
@@ -71,7 +71,7 @@ def resume(marker: SinkMarker | None) -> CopyState:
 
 
 def starts(
-    positions: Offsets, bounds: Mapping[TopicPartition, Bounds], *, skips_lost: bool
+    positions: CopiedOffsets, bounds: Mapping[TopicPartition, Bounds], *, skips_lost: bool
 ) -> dict[TopicPartition, int]:
     """The next offset of every partition: after what is copied, or the start of a new one. Raises UsageError.
 
@@ -95,7 +95,7 @@ def starts(
     return found
 
 
-def next_ranges(positions: Offsets, ends: Offsets, most: int) -> list[OffsetRange]:
+def next_ranges(positions: CopiedOffsets, ends: CopiedOffsets, most: int) -> list[OffsetRange]:
     """The ranges of the next batch: up to `most` offsets, shared out among the partitions by what they have left."""
     left = {partition: end - positions[partition] for partition, end in sorted(ends.items())}
     total = sum(size for size in left.values() if size > 0)
@@ -113,7 +113,7 @@ def next_batch(identity: CopyIdentity, state: CopyState, ranges: Iterable[Offset
     return QueryBatch(identity.query_id(), state.next_batch, to_topics(after))
 
 
-def to_topics(offsets: Offsets) -> dict[str, dict[int, int]]:
+def to_topics(offsets: CopiedOffsets) -> dict[str, dict[int, int]]:
     """Offsets by topic and number."""
     found: dict[str, dict[int, int]] = {}
     for partition, offset in sorted(offsets.items()):

@@ -14,9 +14,9 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from headgate.protocol.records import batch
 from headgate.spark.pipelines import sync_points
 from headgate.spark.pipelines.copy_plan import (
+    CopiedOffsets,
     CopyIdentity,
     CopyState,
-    Offsets,
     ends_of,
     next_batch,
     next_ranges,
@@ -109,7 +109,7 @@ class MirrorTarget:
             raise UsageError(f"{name} cannot be created in the target: {problem}; create the topic by hand")
         self._connection.wait_for_topic(name)
 
-    def note_point(self, state: CopyState, positions: Offsets, names: Mapping[str, str]) -> Beside:
+    def note_point(self, state: CopyState, positions: CopiedOffsets, names: Mapping[str, str]) -> Beside:
         """The function that writes a sync point within the transaction of a batch, before its records."""
 
         def write(producer: TransactionalProducer) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.spark.pipelines.copy_plan import (
+    CopiedOffsets,
     CopyIdentity,
     CopyState,
-    Offsets,
     ends_of,
     next_batch,
     next_ranges,
@@ -52,7 +52,7 @@ class Replay:
         return CopyIdentity("replay", source)
 
 
-def plan(replay: Replay, reader: TopicReader) -> tuple[Offsets, Offsets]:
+def plan(replay: Replay, reader: TopicReader) -> tuple[CopiedOffsets, CopiedOffsets]:
     """(first offset, end offset) of each partition. Raises UsageError, LogUnavailable."""
     topic = reader.topics().get(replay.topic)
     if topic is None:
@@ -80,7 +80,9 @@ def bounds_end(bounds: Any) -> dict[TopicPartition, int]:
     return {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
 
 
-def _at(reader: TopicReader, default: Offsets, time_ms: int | None, without: Offsets) -> dict[TopicPartition, int]:
+def _at(
+    reader: TopicReader, default: CopiedOffsets, time_ms: int | None, without: CopiedOffsets
+) -> dict[TopicPartition, int]:
     """The offsets of a time; `without`: where no record is as new; `default`: without a time."""
     if time_ms is None:
         return dict(default)
@@ -123,7 +125,7 @@ def advance(state: CopyState, ranges: list[OffsetRange]) -> CopyState:
     )
 
 
-def _check_not_lost(positions: Offsets, ends: Offsets, reader: TopicReader) -> None:
+def _check_not_lost(positions: CopiedOffsets, ends: CopiedOffsets, reader: TopicReader) -> None:
     """Raise UsageError if records between the positions and the ends are gone."""
     left = [partition for partition, end in ends.items() if positions.get(partition, 0) < end]
     for partition, bounds in reader.bounds(left, COMMITTED).items():

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from headgate.spark.pipelines.copy_plan import Offsets, from_topics, to_topics
+from headgate.spark.pipelines.copy_plan import CopiedOffsets, from_topics, to_topics
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
@@ -26,8 +26,8 @@ class SyncPoint(NamedTuple):
     """The state before a batch. `names`: the target topic of each source topic."""
 
     batch_id: int
-    source: Offsets
-    target: Offsets
+    source: CopiedOffsets
+    target: CopiedOffsets
     names: Mapping[str, str]
 
 

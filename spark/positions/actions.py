@@ -58,8 +58,8 @@ def run_lag(connect: Connect, options: argparse.Namespace) -> CommandResult:
 class _Subject(NamedTuple):
     """A checkpoint, or the output of a load, to check. `folder`: for noted ids."""
 
-    offsets: checkpoint.Offsets
-    planned: checkpoint.Offsets
+    offsets: checkpoint.NextOffsets
+    planned: checkpoint.NextOffsets
     noted: TopicIds
     notes: list[str]
     folder: checkpoint.Folder | None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from headgate.spark.positions.checkpoint import Offsets
+from headgate.spark.positions.checkpoint import NextOffsets
 from headgate.tools.cluster import Failure, TopicPartition
 from headgate.tools.groups.offsets import PartitionEnds, is_unknown_partition
 
@@ -48,8 +48,8 @@ class PartitionCheck(NamedTuple):
 
 
 def check(
-    offsets: Offsets,
-    planned: Offsets,
+    offsets: NextOffsets,
+    planned: NextOffsets,
     ends: PartitionEnds,
     partitions: Iterable[TopicPartition],
     noted: Mapping[str, bytes],

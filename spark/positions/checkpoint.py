@@ -19,7 +19,7 @@ BATCHES_FOR_RATE: Final = 10
 """The last done batches that the rate of a query is measured over."""
 ALL_BATCHES: Final = 1 << 30
 
-Offsets = Mapping[TopicPartition, int]
+NextOffsets = Mapping[TopicPartition, int]
 
 
 class CheckpointBatch(NamedTuple):
@@ -27,7 +27,7 @@ class CheckpointBatch(NamedTuple):
 
     number: int
     planned_ms: int
-    offsets: Offsets
+    offsets: NextOffsets
 
 
 class Checkpoint(NamedTuple):
@@ -41,8 +41,8 @@ class Checkpoint(NamedTuple):
     folder: str
     query_id: str | None
     progress: Progress
-    offsets: Offsets
-    planned: Offsets
+    offsets: NextOffsets
+    planned: NextOffsets
     batches: Sequence[CheckpointBatch]
     foreign: Sequence[str]
 
@@ -197,7 +197,7 @@ def _initial(files: Folder, planned: BatchOffsets | None) -> Positions:
     return spark_checkpoint.lowest([*noted, *(positions for positions in found if positions is not None)])
 
 
-def _by_partition(positions: Positions) -> Offsets:
+def _by_partition(positions: Positions) -> NextOffsets:
     return {TopicPartition(*partition): offset for partition, offset in positions.items()}
 
 

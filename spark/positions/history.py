@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from headgate.protocol.internal.spark_checkpoint import MalformedCheckpoint, lowest, parse_positions
-from headgate.spark.positions.checkpoint import Offsets
+from headgate.spark.positions.checkpoint import NextOffsets
 from headgate.tools.cluster import TopicPartition
 
 
@@ -26,8 +26,8 @@ class BatchRecord(NamedTuple):
     batch: int
     rows: int
     duration_ms: int
-    committed: Offsets
-    latest: Offsets
+    committed: NextOffsets
+    latest: NextOffsets
 
     @property
     def lag(self) -> int | None:
@@ -57,7 +57,7 @@ def _sources(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [source for source in progress.get("sources") or () if isinstance(source, dict)]
 
 
-def _positions(progress: Mapping[str, Any], name: str) -> Offsets:
+def _positions(progress: Mapping[str, Any], name: str) -> NextOffsets:
     """The offsets of all sources. Spark has them as text or as an object, by version."""
     found = []
     for source in _sources(progress):
@@ -90,7 +90,7 @@ def build_line(record: BatchRecord) -> str:
     )
 
 
-def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
+def _nested(offsets: NextOffsets) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for partition, offset in offsets.items():
         topics.setdefault(partition.topic, {})[str(partition.number)] = offset

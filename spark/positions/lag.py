@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.spark.positions.locations import CHECKPOINT, TABLE, Connect, Topics, is_wanted, read_location
+from headgate.spark.positions.locations import CHECKPOINT, TABLE, Connect, WantedTopics, is_wanted, read_location
 from headgate.tools.cluster import Cluster, TopicPartition, shorten_list
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.lag import PartitionLag, lag_of_offsets
@@ -68,7 +68,7 @@ def read_lag(connect: Connect, options: argparse.Namespace) -> tuple[list[Reader
     return rows, failures, notes
 
 
-def _not_met(cluster: Cluster, reader: ReaderPosition, topics: Topics) -> list[str]:
+def _not_met(cluster: Cluster, reader: ReaderPosition, topics: WantedTopics) -> list[str]:
     """A sentence about partitions that are new since the last batch or load, which have no row."""
     known = cluster.topics({partition.topic for partition in reader.offsets})
     partitions = [

@@ -28,7 +28,7 @@ CHECKPOINT, GROUP, ZOOKEEPER, TABLE, TIME, FILE = "checkpoint", "group", "zookee
 SPARK: Final = "spark"
 KINDS: Final = (CHECKPOINT, GROUP, ZOOKEEPER, TABLE, TIME, FILE)
 
-Topics = Mapping[str, list[int] | None]
+WantedTopics = Mapping[str, list[int] | None]
 Connect = Callable[[], Cluster]
 
 
@@ -67,7 +67,7 @@ def parse_location(text: str, kinds: Collection[str] = KINDS) -> OffsetLocation:
     raise UsageError(f"{text!r} is no place of offsets here; {advice}")
 
 
-def read_location(location: OffsetLocation, connect: Connect, topics: Topics, group: str = "") -> LocationOffsets:
+def read_location(location: OffsetLocation, connect: Connect, topics: WantedTopics, group: str = "") -> LocationOffsets:
     """The offsets at a location, of all topics or of `topics`. `group`: the group in a file. Raises UsageError."""
     match location.kind:
         case "checkpoint":
@@ -89,7 +89,7 @@ def read_location(location: OffsetLocation, connect: Connect, topics: Topics, gr
     )
 
 
-def is_wanted(partition: TopicPartition, topics: Topics) -> bool:
+def is_wanted(partition: TopicPartition, topics: WantedTopics) -> bool:
     """True if `topics` has the partition, or is empty."""
     numbers = topics.get(partition.topic, []) if topics else None
     return numbers is None or partition.number in numbers
@@ -117,7 +117,7 @@ def _of_group(location: OffsetLocation, cluster: Cluster) -> LocationOffsets:
     return LocationOffsets(found[location.name], cluster.cluster_id)
 
 
-def _of_zookeeper(location: OffsetLocation, cluster: Cluster, topics: Topics) -> LocationOffsets:
+def _of_zookeeper(location: OffsetLocation, cluster: Cluster, topics: WantedTopics) -> LocationOffsets:
     found, failed = fetch_zookeeper(cluster, [location.name])
     if not failed and not found[location.name].offsets:
         partitions, _ = select_partitions(cluster, topics or dict.fromkeys(cluster.topics(None)))
@@ -139,7 +139,7 @@ def _of_table(location: OffsetLocation) -> LocationOffsets:
     return LocationOffsets(offsets, rates=loads.rates(location.name), topic_ids=loads.topic_ids(location.name))
 
 
-def _of_time(location: OffsetLocation, cluster: Cluster, topics: Topics) -> LocationOffsets:
+def _of_time(location: OffsetLocation, cluster: Cluster, topics: WantedTopics) -> LocationOffsets:
     target = arguments.parse_target(location.name, now_ms())
     if not isinstance(target, Time):
         raise UsageError(f"{location} is no time; write time:2026-11-21T15:00Z, time:2h, time:earliest or time:latest")

@@ -32,7 +32,7 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
     TopicReader,
 )
-from headgate.spark.reading.partition_reader import PartitionDirectory, PartitionReader
+from headgate.spark.reading.partition_reader import PartitionReader, ReadDirectory
 from headgate.spark.reading.recovered_log import OpenedLog, open_recovered, recovery_input
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
@@ -117,7 +117,7 @@ class FileReader:
     def read(self, wanted: OffsetRange, isolation: IsolationLevel) -> Iterator[FetchedBatches]:
         path = self._locate(wanted.partition)
         data = DataDirectory.read(self._disk, path)
-        place = PartitionDirectory(
+        place = ReadDirectory(
             f"{path}/{wanted.partition}",
             data.start_offsets.get(wanted.partition, 0),
             self._trust(data, wanted.partition),

@@ -37,7 +37,7 @@ class SegmentChanged(Exception):
     """A segment is damaged at a place, or was replaced meanwhile; a new listing of the directory shows which."""
 
 
-class PartitionDirectory(NamedTuple):
+class ReadDirectory(NamedTuple):
     """A partition's directory. `log_start`: the log start in the checkpoint. `trust`: the complete indexes."""
 
     directory: str
@@ -51,7 +51,7 @@ class PartitionReader:
     def __init__(
         self,
         disk: Files,
-        place: PartitionDirectory,
+        place: ReadDirectory,
         wanted: OffsetRange,
         isolation: IsolationLevel,
         piece_bytes: int,

@@ -23,7 +23,7 @@ from headgate.spark.sink.batch_log import PARTITION, BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection, SinkFailed
 from headgate.spark.sink.marker import (
     BatchDecision,
-    Positions,
+    MarkerPositions,
     QueryBatch,
     SinkMarker,
     SinkRefused,
@@ -161,7 +161,7 @@ class ExactlyOnce:
             {PARTITION: (1, batch.build([record], is_transactional=True))}
         )
 
-    def _known_positions(self, positions: Positions) -> dict[TopicPartition, int]:
+    def _known_positions(self, positions: MarkerPositions) -> dict[TopicPartition, int]:
         """The positions in topics of this cluster: a group has no offsets of topics elsewhere."""
         return {
             TopicPartition(topic, number): offset

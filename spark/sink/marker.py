@@ -27,7 +27,7 @@ ONE_WRITE = "write "
 _VERSION = 1
 _OTHER_SOURCES: Final = "a source that reads no topic, or a topic that two sources read"
 
-Positions: TypeAlias = Mapping[str, Mapping[int, int]]
+MarkerPositions: TypeAlias = Mapping[str, Mapping[int, int]]
 """The next offset to read by topic and partition."""
 
 
@@ -42,7 +42,7 @@ class SourceOffsets(NamedTuple):
     two sources read. Empty if there are none, None if they are unknown.
     """
 
-    positions: Positions
+    positions: MarkerPositions
     others: str | None = ""
 
 
@@ -54,7 +54,7 @@ class QueryBatch(NamedTuple):
 
     query_id: str
     batch_id: int
-    positions: Positions
+    positions: MarkerPositions
     others: str | None = ""
     before: SourceOffsets | None = None
 
@@ -64,7 +64,7 @@ class SinkMarker(NamedTuple):
 
     query_id: str
     batch_id: int
-    positions: Positions
+    positions: MarkerPositions
     timestamp_ms: int
     others: str | None = ""
 
@@ -135,7 +135,7 @@ def _beyond(marker: SinkMarker, offsets: SourceOffsets) -> list[str]:
     return found
 
 
-def _by_partition(positions: Positions) -> dict[TopicPartition, int]:
+def _by_partition(positions: MarkerPositions) -> dict[TopicPartition, int]:
     return {TopicPartition(topic, number): offset for topic, row in positions.items() for number, offset in row.items()}
 
 

@@ -40,7 +40,7 @@ class RangeTask(NamedTuple):
 
 
 Report = Callable[[str], None]
-"""Told of lost records: raises DataLost, or logs a warning."""
+"""Reports lost records: raises DataLost, or logs a warning."""
 
 
 def assigned_partitions(topics: Mapping[str, TopicDescription], subscription: Subscription) -> list[TopicPartition]:

@@ -153,16 +153,16 @@ class StreamReader(_RangeReader, DataSourceStreamReader):
         super().__init__(values, schema)
         check_stream(values)
         self._plan: StreamPlan | None = None
-        self._is_told = False
+        self._has_warned = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self.planned().initial()
 
     def latestOffset(self) -> Mapping[str, Any]:  # noqa: N802 - Spark's name
-        """The end of the next batch. Tells once of a limit: nothing says whether Spark 4.1 asks for another batch."""
+        """The end of the next batch. Warns once of a limit: Spark 4.1 may ask for no other batch."""
         end = self.planned().latest()
-        if self.planned().is_cut_short and not self._is_told:
-            self._is_told = True
+        if self.planned().is_cut_short and not self._has_warned:
+            self._has_warned = True
             LOG.warning(
                 "maxOffsetsPerTrigger leaves records for a second batch; with the trigger AvailableNow, Spark 4.1 ends "
                 "the run after the first: headgate.spark.source.available_now.run() repeats runs until nothing is left"

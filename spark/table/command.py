@@ -44,7 +44,7 @@ _CONFLICTS: Final = ("Concurrent", "CONCURRENT", "ValidationException", "CommitF
 
 
 class Notes(Protocol):
-    """Hears what the user should know."""
+    """Shows notes to the user."""
 
     def note(self, sentence: str) -> None:
         """A sentence."""

@@ -43,7 +43,7 @@ class FolderLocked(FolderError):
     """Another load is at work on the folder."""
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A finished data file. `name` is relative to the folder."""
 
     name: str
@@ -88,7 +88,7 @@ class OutputFolder:
         except FileNotFoundError:
             return []
 
-    def measure(self, name: str) -> Written | None:
+    def measure(self, name: str) -> WrittenFile | None:
         """Size and checksum of a file, read as a whole; None if there is no such file."""
         checksum, size = hashlib.sha256(), 0
         try:
@@ -98,7 +98,7 @@ class OutputFolder:
                     size += len(data)
         except FileNotFoundError:
             return None
-        return Written(name, size, checksum.hexdigest())
+        return WrittenFile(name, size, checksum.hexdigest())
 
     # ------------------------------------------------------------------------------------------------------ changes
 
@@ -266,13 +266,13 @@ class DataFile:
         self.closed = True
         self._file.close()
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenFile:
         """Sync and close the file."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self.close()
         self._step(f"after write {self.name}")
-        return Written(self.name, self.size_bytes, self._checksum.hexdigest())
+        return WrittenFile(self.name, self.size_bytes, self._checksum.hexdigest())
 
 
 def unique() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.pipelines.copy_plan import CopyState, Offsets
+from headgate.spark.pipelines.copy_plan import CopiedOffsets, CopyState
 from headgate.spark.pipelines.mirror import OWN_TOPICS, Mirror, run
 from headgate.spark.pipelines.tests.fake_copier import FakeCopier, Killed
 from headgate.spark.pipelines.tests.memory_reader import MemoryLog, MemoryReader
@@ -37,12 +37,14 @@ class FakeTarget:
 
     def __init__(self) -> None:
         self.prepared: list[dict[str, str]] = []
-        self.points: list[tuple[int, Offsets]] = []
+        self.points: list[tuple[int, CopiedOffsets]] = []
 
     def prepare(self, wanted: Mapping[str, TopicDescription], names: Mapping[str, str], configs: object) -> None:
         self.prepared.append(dict(names))
 
-    def note_point(self, state: CopyState, positions: Offsets, names: Mapping[str, str]) -> Callable[[object], None]:
+    def note_point(
+        self, state: CopyState, positions: CopiedOffsets, names: Mapping[str, str]
+    ) -> Callable[[object], None]:
         return lambda producer: self.points.append((state.next_batch, dict(positions)))
 
 

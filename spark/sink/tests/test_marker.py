@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.protocol.tests.examples import share
 from headgate.spark.sink.marker import (
     BatchDecision,
-    Positions,
+    MarkerPositions,
     QueryBatch,
     SinkMarker,
     SinkRefused,
@@ -67,7 +67,7 @@ def test_the_next_batch_is_written_and_an_earlier_one_skipped() -> None:
         ({"orders": {0: 250, 10: 3}, "new": {0: 1}}, False),
     ],
 )
-def test_the_same_number_is_skipped_with_the_same_positions_only(positions: Positions, is_same: bool) -> None:
+def test_the_same_number_is_skipped_with_the_same_positions_only(positions: MarkerPositions, is_same: bool) -> None:
     if is_same:
         assert decide("q", MARKER, batch(4, positions=positions)) is BatchDecision.SKIP
         assert decide("q", MARKER, batch(5, before=SourceOffsets(positions))) is BatchDecision.WRITE
