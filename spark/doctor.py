@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.spark.executors import Answer, NoExecutor, ask_executors
+from headgate.spark.executors import ExecutorReport, NoExecutor, ask_executors
 from headgate.spark.installation import Installation, find_installation, ports_of_brokers, probe_worker
 from headgate.spark.jar_sets import CONNECTOR, SETS, Jar
 from headgate.spark.jars import default_folder, is_right
@@ -32,9 +32,9 @@ OK, NOTE, WRONG = "ok", "note", "wrong"
 EXECUTORS_LIMIT_S: Final = 60.0
 OLDEST_JAVA, TESTED_JAVA = 17, (17, 21)
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-# What a task of the format `headgate` imports; `pandas` is not among them
+# Packages that a task of the format `headgate` imports; `pandas` is not among them
 WORKER_PACKAGES: Final = ("pyspark", "numpy", "pyarrow", "cramjam", "headgate")
-# What Spark's Ivy resolves for the connector besides
+# Packages that Spark's Ivy resolves for the connector besides
 _TRANSITIVE: Final = (
     "com/github/luben/zstd-jni",
     "com/google/code/findbugs/jsr305",
@@ -47,8 +47,8 @@ _TRANSITIVE: Final = (
 )
 
 
-class Finding(NamedTuple):
-    """The result of one check. `state`: OK, NOTE or WRONG; `cure`: what to do, "" for OK."""
+class CheckResult(NamedTuple):
+    """The result of one check. `state`: OK, NOTE or WRONG; `cure`: the next step, "" for OK."""
 
     check: str
     state: str
@@ -59,78 +59,86 @@ class Finding(NamedTuple):
 # ------------------------------------------------------------------------------------------------------ pure checks
 
 
-def check_pyspark(installed: Installation) -> Finding:
+def check_pyspark(installed: Installation) -> CheckResult:
     if installed.spark is None:
-        return Finding("pyspark", WRONG, "not installed", "pip install 'headgate[spark]'")
+        return CheckResult("pyspark", WRONG, "not installed", "pip install 'headgate[spark]'")
     if installed.spark not in SETS:
         whole = ", ".join(SETS)
-        return Finding(
+        return CheckResult(
             "pyspark",
             WRONG,
             f"{installed.spark}: no connector with its token provider is published for it",
             f"pip install one of {whole}; `headgate spark jars` names the nearest",
         )
-    return Finding("pyspark", OK, installed.spark)
+    return CheckResult("pyspark", OK, installed.spark)
 
 
-def check_packages(packages: Mapping[str, str | None]) -> Iterator[Finding]:
+def check_packages(packages: Mapping[str, str | None]) -> Iterator[CheckResult]:
     """The packages of the driver: numpy and pyarrow for the format `headgate`, pandas below 3 for Spark itself."""
     for name in ("numpy", "pyarrow"):
         version = packages.get(name)
         if version is None:
-            yield Finding(name, WRONG, "not installed", "pip install 'headgate[spark]'")
+            yield CheckResult(name, WRONG, "not installed", "pip install 'headgate[spark]'")
         else:
-            yield Finding(name, OK, version)
+            yield CheckResult(name, OK, version)
     pandas = packages.get("pandas")
     if pandas is None:
-        yield Finding("pandas", OK, "not installed, not needed")
+        yield CheckResult("pandas", OK, "not installed, not needed")
     elif _first_number(pandas) >= 3:
-        yield Finding("pandas", WRONG, f"{pandas}: Spark 4 does not know it", "pip install 'pandas<3'")
+        yield CheckResult("pandas", WRONG, f"{pandas}: Spark 4 does not know it", "pip install 'pandas<3'")
     else:
-        yield Finding("pandas", OK, pandas)
+        yield CheckResult("pandas", OK, pandas)
 
 
-def check_java(version: str | None, place: str) -> Finding:
+def check_java(version: str | None, place: str) -> CheckResult:
     """`version`: of the file `release` beside `java`, as 17.0.12; None without one."""
     if not place:
-        return Finding("java", WRONG, "no java on the path, no JAVA_HOME", "install a JDK 17 or 21, or set JAVA_HOME")
+        return CheckResult(
+            "java", WRONG, "no java on the path, no JAVA_HOME", "install a JDK 17 or 21, or set JAVA_HOME"
+        )
     if version is None:
-        return Finding("java", NOTE, f"{place} does not tell its version", f"run {place}/bin/java -version: 17 or 21")
+        return CheckResult(
+            "java", NOTE, f"{place} does not tell its version", f"run {place}/bin/java -version: 17 or 21"
+        )
     number = _first_number(version.removeprefix("1."))
     if number < OLDEST_JAVA:
-        return Finding("java", WRONG, f"{version} at {place}", "Spark 4 needs Java 17: set JAVA_HOME to a JDK 17 or 21")
+        return CheckResult(
+            "java", WRONG, f"{version} at {place}", "Spark 4 needs Java 17: set JAVA_HOME to a JDK 17 or 21"
+        )
     if number not in TESTED_JAVA:
-        return Finding(
+        return CheckResult(
             "java", NOTE, f"{version} at {place}", "Spark 4 is made for Java 17 and 21: set JAVA_HOME to one"
         )
-    return Finding("java", OK, f"{version} at {place}")
+    return CheckResult("java", OK, f"{version} at {place}")
 
 
-def check_scala(spark: str | None, names: Sequence[str]) -> Finding:
+def check_scala(spark: str | None, names: Sequence[str]) -> CheckResult:
     """`names`: the files in the folder `jars` of Spark's home."""
     cores = [name for name in names if name.startswith("spark-core_")]
     if not cores:
-        return Finding("scala", WRONG, "no spark-core in Spark's home", "set SPARK_HOME to a whole Spark, or unset it")
+        return CheckResult(
+            "scala", WRONG, "no spark-core in Spark's home", "set SPARK_HOME to a whole Spark, or unset it"
+        )
     scala, _, version = cores[0].removeprefix("spark-core_").removesuffix(".jar").partition("-")
     if spark is not None and version != spark:
-        return Finding(
+        return CheckResult(
             "scala",
             WRONG,
             f"SPARK_HOME has Spark {version}, the Python package is {spark}",
             f"unset SPARK_HOME, or pip install pyspark=={version}",
         )
     if scala != "2.13":
-        return Finding("scala", WRONG, f"Scala {scala}", "the connectors of Spark 4 are made for 2.13")
-    return Finding("scala", OK, f"Scala {scala}, Spark {version}")
+        return CheckResult("scala", WRONG, f"Scala {scala}", "the connectors of Spark 4 are made for 2.13")
+    return CheckResult("scala", OK, f"Scala {scala}, Spark {version}")
 
 
-def check_connector(jars: Sequence[Jar], folder: Path, in_home: Sequence[str]) -> Finding:
+def check_connector(jars: Sequence[Jar], folder: Path, in_home: Sequence[str]) -> CheckResult:
     """The jars of `headgate spark jars`, and others in Spark's home that come before them on the class path."""
     wanted = {jar.artifact: jar.version for jar in jars}
     for name in in_home:
         artifact, _, version = name.removesuffix(".jar").rpartition("-")
         if version != wanted.get(artifact, version):
-            return Finding(
+            return CheckResult(
                 "connector",
                 WRONG,
                 f"{name} lies in Spark's home; this Spark needs {artifact} {wanted[artifact]}",
@@ -138,55 +146,59 @@ def check_connector(jars: Sequence[Jar], folder: Path, in_home: Sequence[str]) -
             )
     wrong = [jar.file for jar in jars if not is_right(jar, folder / jar.file)]
     if not wrong:
-        return Finding("connector", OK, f"{len(jars)} jars in {folder}")
+        return CheckResult("connector", OK, f"{len(jars)} jars in {folder}")
     if len(wrong) == len(jars):
-        return Finding("connector", NOTE, f"no jars in {folder}", "for the format kafka: headgate spark jars")
-    return Finding("connector", WRONG, f"{', '.join(wrong)} missing or damaged in {folder}", "headgate spark jars")
+        return CheckResult("connector", NOTE, f"no jars in {folder}", "for the format kafka: headgate spark jars")
+    return CheckResult("connector", WRONG, f"{', '.join(wrong)} missing or damaged in {folder}", "headgate spark jars")
 
 
-def check_named_jars(settings: Mapping[str, str], spark: str | None) -> Iterator[Finding]:
+def check_named_jars(settings: Mapping[str, str], spark: str | None) -> Iterator[CheckResult]:
     """`spark.jars` and `spark.jars.packages` of spark-defaults.conf: another Scala or another Spark."""
     for setting in ("spark.jars", "spark.jars.packages"):
         for name in filter(None, settings.get(setting, "").split(",")):
             if "_2.12" in name:
-                yield Finding(setting, WRONG, name, "this is made for Scala 2.12: name the one that ends with _2.13")
+                yield CheckResult(
+                    setting, WRONG, name, "this is made for Scala 2.12: name the one that ends with _2.13"
+                )
             elif spark and "spark-sql-kafka" in name and spark not in name:
-                yield Finding(setting, WRONG, name, f"this is made for another Spark: name version {spark}")
+                yield CheckResult(setting, WRONG, name, f"this is made for another Spark: name version {spark}")
 
 
-def check_worker(python: str, report: Mapping[str, str | None] | None, driver: str, use: str = "") -> Iterator[Finding]:
+def check_worker(
+    python: str, report: Mapping[str, str | None] | None, driver: str, use: str = ""
+) -> Iterator[CheckResult]:
     """`report`: the versions of Python and of packages that a worker has; None if it does not run.
 
-    `use`: what this interpreter is for, if not for all workers.
+    `use`: the purpose of this interpreter, if not all workers.
     """
     cure = f"export PYSPARK_PYTHON={sys.executable}; for a cluster: headgate spark pack"
     if report is None:
-        yield Finding("worker", WRONG, f"{python}{use} does not run", cure)
+        yield CheckResult("worker", WRONG, f"{python}{use} does not run", cure)
         return
     version = report.get("python") or "unknown"
     if version.split(".")[:2] != driver.split(".")[:2]:
-        yield Finding("worker", WRONG, f"{python}{use} is Python {version}, the driver is {driver}", cure)
+        yield CheckResult("worker", WRONG, f"{python}{use} is Python {version}, the driver is {driver}", cure)
         return
     lacking = [name for name in WORKER_PACKAGES if report.get(name) is None]
     if lacking:
-        yield Finding("worker", WRONG, f"{python}{use} has no {', '.join(lacking)}", cure)
+        yield CheckResult("worker", WRONG, f"{python}{use} has no {', '.join(lacking)}", cure)
     else:
-        yield Finding("worker", OK, f"{python}{use}, Python {version}")
+        yield CheckResult("worker", OK, f"{python}{use}, Python {version}")
 
 
-def check_push_down(settings: Mapping[str, str]) -> Finding:
+def check_push_down(settings: Mapping[str, str]) -> CheckResult:
     """Spark 4.1.1 keeps the filters of the last query of a loaded frame for its other queries: wrong rows."""
     if settings.get(PUSH_DOWN, "false").strip().lower() == "true":
-        return Finding(
+        return CheckResult(
             "push-down",
             NOTE,
             f"{PUSH_DOWN}=true: Spark 4.1.1 then gives wrong rows to a second query of one load() of a Python source",
             "call load() for each query; the format headgate takes filters only with its option pushFilters=true",
         )
-    return Finding("push-down", OK, f"{PUSH_DOWN} is off, Spark's default; the option pushFilters=true needs it")
+    return CheckResult("push-down", OK, f"{PUSH_DOWN} is off, Spark's default; the option pushFilters=true needs it")
 
 
-def check_poms(repository: Path, jars: Sequence[Jar]) -> Iterator[Finding]:
+def check_poms(repository: Path, jars: Sequence[Jar]) -> Iterator[CheckResult]:
     """Poms without jars, which an interrupted Maven leaves: Spark's Ivy takes them for whole, and fails."""
     ours = {(repository / jar.repository_path).parent for jar in jars}
     others = {folder for name in _TRANSITIVE for folder in (repository / name).glob("*/")} - ours
@@ -197,64 +209,66 @@ def check_poms(repository: Path, jars: Sequence[Jar]) -> Iterator[Finding]:
             is_clean = False
             found = f"{len(bare)} without a jar: {', '.join(bare[:3])}{', ...' if bare[3:] else ''}"
             cure = "spark.jars.packages may fail: use `headgate spark jars`, or remove these folders"
-            yield Finding("poms", state, found, cure)
+            yield CheckResult("poms", state, found, cure)
     if is_clean:
-        yield Finding("poms", OK, f"none without a jar in {repository}")
+        yield CheckResult("poms", OK, f"none without a jar in {repository}")
 
 
-def check_local_address(address: str | None, environment: Mapping[str, str]) -> Finding:
-    """`address`: what the host's own name resolves to; None if it does not."""
+def check_local_address(address: str | None, environment: Mapping[str, str]) -> CheckResult:
+    """`address`: the address of the host's own name; None if the name does not resolve."""
     named = environment.get("SPARK_LOCAL_IP")
     if named:
-        return Finding("address", OK, f"SPARK_LOCAL_IP={named}")
+        return CheckResult("address", OK, f"SPARK_LOCAL_IP={named}")
     if address is None:
-        return Finding(
+        return CheckResult(
             "address", WRONG, "the host's name does not resolve", "export SPARK_LOCAL_IP=127.0.0.1, for local masters"
         )
-    return Finding("address", OK, f"the host's name resolves to {address}")
+    return CheckResult("address", OK, f"the host's name resolves to {address}")
 
 
-def check_brokers(bootstrap: str, dial: Callable[[str], Mapping[str, str | None]]) -> Iterator[Finding]:
+def check_brokers(bootstrap: str, dial: Callable[[str], Mapping[str, str | None]]) -> Iterator[CheckResult]:
     """`dial`: error by advertised address, None if it answers; "" stands for the bootstrap address itself."""
     answers = dict(dial(bootstrap))
     failure = answers.pop("", None)
     if failure is not None:
-        yield Finding("broker", WRONG, failure, "start the broker, or name another: --bootstrap-server host:port")
+        yield CheckResult("broker", WRONG, failure, "start the broker, or name another: --bootstrap-server host:port")
         return
     for address, reason in answers.items():
         if reason is not None:
-            yield Finding(
+            yield CheckResult(
                 "broker",
                 WRONG,
                 f"{bootstrap} answers, and advertises {address}: {reason}",
                 "executors dial the advertised address: set advertised.listeners of this broker",
             )
         elif address.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]"):
-            yield Finding(
+            yield CheckResult(
                 "broker",
                 NOTE,
                 f"{address} answers here, on the loopback address",
                 "executors on other machines need advertised.listeners with an address that they reach",
             )
         else:
-            yield Finding("broker", OK, f"{address} answers, as advertised")
+            yield CheckResult("broker", OK, f"{address} answers, as advertised")
 
 
-def check_executors(answers: Sequence[Answer]) -> Iterator[Finding]:
+def check_executors(answers: Sequence[ExecutorReport]) -> Iterator[CheckResult]:
     """What tasks in the cluster found: interpreter, packages, and each advertised address."""
-    for one in answers:
-        lacking = [name for name in WORKER_PACKAGES if name != "pyspark" and one.versions.get(name) is None]
+    for answer in answers:
+        lacking = [name for name in WORKER_PACKAGES if name != "pyspark" and answer.versions.get(name) is None]
         if lacking:
-            found = f"{one.python} of {one.host} has no {', '.join(lacking)}"
-            yield Finding("executor", WRONG, found, "headgate spark pack makes an archive for spark.archives")
+            found = f"{answer.python} of {answer.host} has no {', '.join(lacking)}"
+            yield CheckResult("executor", WRONG, found, "headgate spark pack makes an archive for spark.archives")
         else:
-            yield Finding("executor", OK, f"{one.python} of {one.host}, Python {one.versions.get('python')}")
-        for address, error in one.errors.items():
+            yield CheckResult(
+                "executor", OK, f"{answer.python} of {answer.host}, Python {answer.versions.get('python')}"
+            )
+        for address, error in answer.errors.items():
             if error is None:
-                yield Finding("executor", OK, f"{one.host} reaches {address}")
+                yield CheckResult("executor", OK, f"{answer.host} reaches {address}")
             else:
-                cure = f"set advertised.listeners of this broker to an address that {one.host} reaches"
-                yield Finding("executor", WRONG, f"{one.host} does not reach {address}: {error}", cure)
+                cure = f"set advertised.listeners of this broker to an address that {answer.host} reaches"
+                yield CheckResult("executor", WRONG, f"{answer.host} does not reach {address}: {error}", cure)
 
 
 def _first_number(version: str) -> int:
@@ -301,7 +315,7 @@ def main(arguments: Sequence[str]) -> int:
     return result.code
 
 
-def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> Iterator[Finding]:
+def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> Iterator[CheckResult]:
     """The findings of the executors of `--master`."""
     settings = {"spark.master": options.master, **dict(options.conf)}
     python = settings.get("spark.pyspark.python", worker)
@@ -312,7 +326,7 @@ def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> 
             )
         )
     except NoExecutor as error:
-        yield Finding(
+        yield CheckResult(
             "executor",
             WRONG,
             f"{options.master}, interpreter {python}: {error}",
@@ -328,7 +342,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def examine(installed: Installation, environment: Mapping[str, str]) -> Iterator[Finding]:
+def examine(installed: Installation, environment: Mapping[str, str]) -> Iterator[CheckResult]:
     """All checks of this machine."""
     jars = SETS.get(installed.spark or "", {}).get(CONNECTOR, ())
     yield check_pyspark(installed)

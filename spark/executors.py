@@ -1,6 +1,6 @@
-"""What the executors of a cluster reach and have: a task on each of them dials the brokers' addresses.
+"""The addresses that the executors of a cluster reach, and their packages: a task on each executor dials the brokers.
 
-`look` runs there, where perhaps nothing of Headgate is: Spark gets its code, not its name, and it imports nothing but
+`probe` runs there, where perhaps nothing of Headgate is: Spark gets its code, not its name, and it imports nothing but
 Python's own modules.
 """
 
@@ -18,7 +18,7 @@ _TASKS_PER_SLOT = 4
 _NAME = "headgate spark doctor"
 
 
-class Answer(NamedTuple):
+class ExecutorReport(NamedTuple):
     """Of an executor: `errors` by address, None if a connection was made; `versions` of Python and packages."""
 
     host: str
@@ -31,7 +31,7 @@ class NoExecutor(Exception):
     """No task has ended; the text says why."""
 
 
-def look(addresses: Iterable[str], packages: Iterable[str], timeout_s: float) -> tuple[str, str, Any, Any]:
+def probe(addresses: Iterable[str], packages: Iterable[str], timeout_s: float) -> tuple[str, str, Any, Any]:
     """The fields of an Answer, of this process."""
     errors: dict[str, str | None] = {}
     for address in addresses:
@@ -58,7 +58,7 @@ def ask_executors(
     *,
     timeout_s: float,
     limit_s: float,
-) -> list[Answer]:
+) -> list[ExecutorReport]:
     """Ask the executors of a new session; one answer for each host. Raises NoExecutor after `limit_s`."""
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def ask_executors(
     timer.start()
 
     def task(_: Iterator[int]) -> Iterator[tuple[str, str, Any, Any]]:
-        yield look(addresses, packages, timeout_s)
+        yield probe(addresses, packages, timeout_s)
 
     try:
         count = _TASKS_PER_SLOT * context.defaultParallelism
@@ -88,7 +88,7 @@ def ask_executors(
     finally:
         timer.cancel()
         session.stop()
-    return list({host: Answer(host, *more) for host, *more in found}.values())
+    return list({host: ExecutorReport(host, *more) for host, *more in found}.values())
 
 
 def cause(text: str) -> str:

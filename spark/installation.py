@@ -1,4 +1,4 @@
-"""What is installed here for Spark, found without a JVM: Java, Spark's home, the workers' interpreter, settings."""
+"""The installation for Spark on this machine, found without a JVM: Java, Spark, the workers' interpreter, settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Installation(NamedTuple):
     """`spark`: version of the Python package. `home_jars`: file names in Spark's home. `worker`: the workers' Python.
 
     `source_worker`: the Python of the format `headgate`, which Spark's client mode finds by the environment alone.
-    `java`: a version as 17.0.12; None if `java_home` has no file that tells. `own_address`: of this host's name.
+    `java`: a version as 17.0.12; None if no file in `java_home` has the version. `own_address`: of this host's name.
     """
 
     spark: str | None
@@ -102,7 +102,9 @@ def parse_settings(text: str) -> dict[str, str]:
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
             continue
-        end = next((place for place, one in enumerate(stripped) if one.isspace() or one in "=:"), len(stripped))
+        end = next(
+            (at for at, character in enumerate(stripped) if character.isspace() or character in "=:"), len(stripped)
+        )
         settings[stripped[:end]] = stripped[end:].lstrip().removeprefix("=").removeprefix(":").strip()
     return settings
 

@@ -59,12 +59,12 @@ def closure(names: Iterable[str], extra: str = "") -> dict[str, metadata.Distrib
                 raise PackFailed(f"{name} is not installed here: pip install {name}") from None
             continue
         wanted = extra if key == _OURS[0] else ""
-        waiting += [(one, False) for one in requirements(found[key].requires or (), wanted)]
+        waiting += [(requirement, False) for requirement in requirements(found[key].requires or (), wanted)]
     return found
 
 
 def requirements(lines: Iterable[str], extra: str = "") -> Iterator[str]:
-    """The names in lines of `Requires-Dist`, without those of other extras."""
+    """The names in lines of `Requires-Dist`, without the requirements of other extras."""
     for line in lines:
         name, marker = _NAME.match(line), line.partition(";")[2]
         of = re.search(r"extra\s*==\s*[\"']([^\"']+)", marker)

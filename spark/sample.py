@@ -73,13 +73,19 @@ def _send(cluster: Cluster, topic: str, records: dict[int, list[Record]]) -> lis
     }
 
     def ask(client: Client, partitions: list[TopicPartition]) -> Answers[TopicPartition, int]:
-        data = [PartitionProduceData(index=one.number, records=memoryview(batches[one])) for one in partitions]
+        data = [
+            PartitionProduceData(index=partition.number, records=memoryview(batches[partition]))
+            for partition in partitions
+        ]
         request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic, partition_data=data)])
         version = client.version(ProduceRequest, newest=_NEWEST_BY_NAME, oldest=_OLDEST)
         for row in client.ask(request, version).responses:
-            for one in row.partition_responses:
-                answer = Failure.of(one.error_code, one.error_message) if one.error_code else one.base_offset
-                yield TopicPartition(topic, one.index), answer
+            for partition in row.partition_responses:
+                code, message = partition.error_code, partition.error_message
+                yield (
+                    TopicPartition(topic, partition.index),
+                    Failure.of(code, message) if code else partition.base_offset,
+                )
 
     _, failed = cluster.ask_leaders(batches, ask)
     return [f"{partition}: {failure.text}" for partition, failure in failed.items()]

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.spark.jar_sets import CONNECTOR, Jar
 from headgate.spark.jars import JarsMissing, default_folder, installed_pyspark, is_right, jar_set
-from headgate.spark.options import UnknownOption, Use, check_options, tuned_options
+from headgate.spark.option_table import Use
+from headgate.spark.options import UnknownOption, check_options, tuned_options
 from headgate.tools.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def session(
     """The running session, or a new one on this machine. Raises JarsMissing, UnknownOption.
 
     `formats`: those that need jars: kafka, avro, delta, iceberg; the format headgate needs none. `jars`: their folder;
-    by default that of `headgate spark jars`. `settings`: Spark's own, which replace ours. Workers run `python`, or
+    by default the one of `headgate spark jars`. `settings`: Spark's own, which replace ours. Workers run `python`, or
     `spark.pyspark.python` of the settings.
     """
     wanted = list(dict.fromkeys(formats))
@@ -163,7 +164,7 @@ def check_settings(session: SparkSession, names: Iterable[str]) -> None:
     for name in names:
         if name in _UNREGISTERED or name.startswith(_OPEN_PREFIXES) or registry.findEntry(name) is not None:
             continue
-        known = [str(one) for one in registry.knownConfigs().keySet()]
+        known = [str(name) for name in registry.knownConfigs().keySet()]
         near = get_close_matches(name, known, n=1, cutoff=_NEARLY)
         if near:
             raise UnknownOption(f"Spark has no setting {name}; the nearest is {near[0]}")
@@ -254,7 +255,7 @@ def trigger(
     """Arguments of `DataStreamWriter.trigger`, after a look at the task slots. Raises TooFewTaskSlots, ClientError.
 
     `continuous` and `realTime` run one task for each partition at the same time. With fewer slots Spark reads some
-    partitions only, without a word. `slots`: by default those of the session; name them over Spark Connect.
+    partitions only, silently. `slots`: by default the session's; name them over Spark Connect.
     """
     if not {"continuous", "realTime"}.isdisjoint(trigger):
         there = int(session.sparkContext.defaultParallelism) if slots is None else slots

@@ -13,11 +13,8 @@ from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from headgate.gateway.api.authorization import Authorizer
     from headgate.gateway.api.conversion import Conversions
     from headgate.gateway.api.fetch_sessions import FetchSessions
-    from headgate.gateway.api.handler_registration import Registration
-    from headgate.gateway.api.throttling import Quota
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -98,10 +95,8 @@ class Services:
     conversions: Conversions
     appends: WriteBatcher
     metrics: Metrics
-    registrations: Mapping[int, Registration]
-    """The supported APIs of this broker, by API key."""
-    authorizer: Authorizer | None = None
-    quota: Quota | None = None
+    served_versions: Mapping[int, tuple[int, int]]
+    """The lowest and the highest supported version of each API, by API key."""
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None

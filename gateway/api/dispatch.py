@@ -16,12 +16,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from headgate.gateway.api import response_cache
+from headgate.gateway.api.authorization import Authorizer
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.handler_registration import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
+from headgate.gateway.api.throttling import Quota
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import registry
@@ -38,7 +40,15 @@ __all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
 class Dispatcher:
     """Turns frames into replies."""
 
-    def __init__(self, services: Services, registrations: Mapping[int, Registration]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        registrations: Mapping[int, Registration],
+        authorizer: Authorizer | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        self.authorizer = authorizer
+        self.quota = quota
         self._services = services
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
@@ -57,7 +67,7 @@ class Dispatcher:
     @property
     def has_quota(self) -> bool:
         """Whether the broker has a quota, which may mute clients."""
-        return self._services.quota is not None
+        return self.quota is not None
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park the request; then `done` is called once, later.
@@ -158,9 +168,7 @@ class Dispatcher:
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None
-        services = self._services
-        latency = self._latencies[api_key]
-        route = Route(registration, version, services.authorizer, services.quota, latency)
+        route = Route(registration, version, self.authorizer, self.quota, self._latencies[api_key])
         self._routes[api_key, version] = route
         return route
 
@@ -184,7 +192,7 @@ class Dispatcher:
 
     def _refuse_version(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
         if api_key == ApiVersionsRequest.api_key:
-            response = unsupported_version(self._registrations)
+            response = unsupported_version(self._services.served_versions)
             return Route(self._registrations[api_key], 0).encode(response, correlation_id)
         registration = self._registrations.get(api_key)
         if registration is None:

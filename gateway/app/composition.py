@@ -16,7 +16,7 @@ from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handler_registration import load, served
+from headgate.gateway.api.handler_registration import Registration, load, served
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -291,20 +291,21 @@ class BrokerParts:
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
         self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)
-        self.services = self._make_services()
+        registrations = served(load(), has_zookeeper=self.zookeeper is not None)
+        self.services = self._make_services(registrations)
         self.groups = self.services.groups
         self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(
             self.log_manager, self.partitions, self.groups.first_unread, config, clock, scheduler
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, self.services.registrations)
+        self.dispatcher = Dispatcher(self.services, registrations)
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
         self._listen()
         self._measure()
 
-    def _make_services(self) -> Services:
+    def _make_services(self, registrations: Mapping[int, Registration]) -> Services:
         config, clock, scheduler, tasks = self.config, self.clock, self.scheduler, self.tasks
         shared = CoordinatorServices(clock, scheduler, tasks, self.appends, Lock(scheduler))
         producer_ids = ProducerIds(self.metadata)
@@ -337,7 +338,7 @@ class BrokerParts:
             conversions=Conversions(scheduler),
             appends=self.appends,
             metrics=self.metrics,
-            registrations=served(load(), has_zookeeper=self.zookeeper is not None),
+            served_versions={key: (api.served_min, api.served_max) for key, api in registrations.items()},
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
         )

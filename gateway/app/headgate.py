@@ -9,39 +9,22 @@ kill and restart the broker, and clients connect as to any broker. The broker en
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import IO, Protocol, Self
+from typing import Protocol, Self
 
-import headgate
-from headgate.gateway.app.ready_line import READY
+from headgate.gateway.app.child_process import ChildProcess, HeadgateError
 
 # Defaults for tests: a free port, and no wait for more members when a group begins.
 _DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
-# Isolated mode ignores the environment and the current directory, so the program gets the path of this package.
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from headgate.gateway.app.cli import main; sys.exit(main())"
-)
-_SHOWN_LOG_LINES = 40
 # The local address of a broker that listens on all addresses: `[::]` is that of both families.
 _NEAR = {"0.0.0.0": "127.0.0.1", "[::]": "127.0.0.1"}  # noqa: S104
 
 _topic_numbers = itertools.count(1)
-
-
-class HeadgateError(Exception):
-    """The broker did not start or stop; the text includes the end of its log."""
 
 
 class BrokerRunner(Protocol):
@@ -93,7 +76,7 @@ class Headgate:
         self._keeps_data = directory is not None or "log.dirs" in given or "log.dir" in given
         self.directory = str(directory) if directory is not None else given.get("log.dirs", given.get("log.dir", ""))
         self._endpoints: Sequence[str] = ()
-        self._runner = _in_process() if in_process else _Process()
+        self._runner = _in_process() if in_process else ChildProcess()
         self._clean_up: weakref.finalize[..., Headgate] | None = None
 
     def __enter__(self) -> Self:
@@ -208,104 +191,3 @@ def _clean_up(runner: BrokerRunner, directory: str | None) -> None:
     runner.discard()
     if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-class _Process:
-    """A broker as a child process. It stops when this process closes the pipe to its standard input, or dies."""
-
-    def __init__(self) -> None:
-        self.pid = 0
-        self._process: subprocess.Popen[str] | None = None
-        self._log_file: IO[bytes] | None = None
-        self._past_log = ""
-
-    def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
-        arguments = [f"--override={name}={value}" for name, value in overrides.items()]
-        root = str(Path(headgate.__file__).resolve().parents[1])
-        if self._log_file is None:
-            self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open until `discard`
-        self._process = process = subprocess.Popen(  # noqa: S603 - this interpreter, our own program
-            [sys.executable, "-I", "-c", _PROGRAM, root, "serve", "--exit-with-parent", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log_file,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for the program, which then stops the broker
-        )
-        self.pid = process.pid
-        try:
-            return self._wait_until_ready(process, deadline_s)
-        except BaseException:
-            self.kill()
-            raise
-
-    def _wait_until_ready(self, process: subprocess.Popen[str], deadline_s: float) -> Sequence[str]:
-        lines: SimpleQueue[str] = SimpleQueue()
-        threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
-        try:
-            line = lines.get(timeout=deadline_s)
-        except Empty:
-            raise HeadgateError(
-                f"the broker was not ready within {deadline_s:g} s: waited for the line {READY.strip()!r} on its"
-                f" standard output{self._shown_log()}"
-            ) from None
-        if not line.startswith(READY):
-            code = process.wait(deadline_s)
-            raise HeadgateError(f"the broker ended with code {code} before it was ready{self._shown_log()}")
-        return line.removeprefix(READY).split(" ", 1)[0].split(",")
-
-    def stop(self, deadline_s: float) -> None:
-        process = self._process
-        if process is None:
-            return
-        try:
-            if self.is_running():
-                process.send_signal(signal.SIGTERM)
-            process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            raise HeadgateError(
-                f"the broker (process {process.pid}) did not stop within {deadline_s:g} s after SIGTERM, and was killed"
-                f"{self._shown_log()}"
-            ) from None
-        finally:
-            self.kill()
-
-    def kill(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-    def discard(self) -> None:
-        self.kill()
-        self._past_log, file, self._log_file = self.log(), self._log_file, None
-        if file is not None:
-            file.close()
-
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def log(self) -> str:
-        if self._log_file is None:
-            return self._past_log
-        descriptor = self._log_file.fileno()  # the child shares the position of this file, so `pread` must not move it
-        return self._past_log + os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
-
-    def _shown_log(self) -> str:
-        lines = self.log().splitlines()
-        left_out = "...\n" if len(lines) > _SHOWN_LOG_LINES else ""
-        return f"; it wrote:\n{left_out}" + "\n".join(lines[-_SHOWN_LOG_LINES:]) if lines else "; it wrote nothing"
-
-
-def _pump(stdout: IO[str] | None, lines: SimpleQueue[str]) -> None:
-    """Pass on all lines, so that the child never waits for us; then an empty line at the end."""
-    assert stdout is not None
-    with contextlib.suppress(ValueError, OSError):  # the pipe was closed meanwhile
-        for line in stdout:
-            lines.put(line)
-    lines.put("")

@@ -17,8 +17,8 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.child_process import HeadgateError
 from headgate.gateway.app.composition import Seams
-from headgate.gateway.app.headgate import HeadgateError
 from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.network.addresses import Addresses
 from headgate.gateway.runtime.clock import SystemClock

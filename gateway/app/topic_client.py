@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from headgate.gateway.app.headgate import HeadgateError
+from headgate.gateway.app.child_process import HeadgateError
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import (

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from headgate.gateway.config import broker_table, catalogue, listeners, offset_store
+from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
-
-if TYPE_CHECKING:
-    from headgate.storage.config import LogConfig
+from headgate.storage.config import LogConfig
 
 
 class BrokerConfig(broker_table.Settings):
@@ -122,22 +121,42 @@ class BrokerConfig(broker_table.Settings):
         return None if given is None else catalogue.BROKER[name].parse(given.text)
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
-        """The value of a topic setting. `overrides` are the topic's own, checked configs."""
-        from headgate.gateway.config import topic_config
+        """The value of a topic setting: the topic's own, else the first configured broker synonym's, else the default.
 
-        return topic_config.resolve(self, name, overrides)
+        `overrides`: the topic's own, checked configs.
+        """
+        definition = catalogue.TOPIC[name]
+        own = topic_config.own_name(name, overrides)
+        if own is not None:
+            return definition.parse(overrides[own])
+        for synonym in catalogue.BROKER_SYNONYMS[name]:
+            if any(text is not None for text in self.texts(synonym)):
+                return _in_topic_unit(synonym, self[synonym])
+        return definition.default_value()
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The storage settings of one log, from the checked configs of its topic."""
-        from headgate.gateway.config import topic_config
+        """The storage settings of one log, from the checked configs of its topic.
 
+        A topic's own configs alone are resolved for the topic: many topics may have some.
+        """
         if self._plain_log_config is None:
-            self._plain_log_config = topic_config.log_config(self)
-        return (
-            topic_config.log_config_with_overrides(self._plain_log_config, self, overrides)
-            if overrides
-            else self._plain_log_config
-        )
+            self._plain_log_config = LogConfig(**self._log_values(catalogue.TOPIC, {}))
+        if not overrides:
+            return self._plain_log_config
+        names = (*overrides, *topic_config.settings_by_older_name(overrides))
+        values = self._log_values((name for name in names if name in catalogue.TOPIC), overrides)
+        return replace(self._plain_log_config, **values)
+
+    def _log_values(self, names: Iterable[str], overrides: Mapping[str, str]) -> dict[str, Any]:
+        """Values for `LogConfig`, whose fields are names of settings with underscores."""
+        return {name.replace(".", "_"): self.topic_value(name, overrides) for name in names}
+
+
+def _in_topic_unit(synonym: str, value: Value) -> Value:
+    factor = catalogue.unit_factor(synonym)
+    if factor == 1 or not isinstance(value, int) or value < 0:
+        return value
+    return value * factor
 
 
 def _fits(name: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The configuration of topics: checks of a topic's own configs, and their combination with the broker's settings.
+"""The configuration of topics: checks of a topic's own configs. `BrokerConfig` combines them with its settings.
 
 Refusals begin with the sentences of Apache Kafka 4.1.
 """
@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 from headgate.gateway.config import catalogue, topic_table
 from headgate.gateway.config.definition import MAX_VALUE_BYTES, Definition, Type, Value
 from headgate.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headgate.gateway.config.broker import BrokerConfig
-    from headgate.storage.config import LogConfig
 
 _DIFFERENCE = Definition(
     topic_table.TIMESTAMP_DIFFERENCE, Type.LONG, None, "0..", "Both bounds of a record's time (Kafka to 3.9)."
@@ -85,41 +80,3 @@ def own_name(name: str, overrides: Mapping[str, str]) -> str | None:
 def settings_by_older_name(overrides: Mapping[str, str]) -> tuple[str, ...]:
     """The settings that a topic sets through the older setting for both timestamp bounds."""
     return _BOUNDS if _DIFFERENCE.name in overrides else ()
-
-
-def resolve(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> Value:
-    """The value of a topic setting: the topic's own, else the first configured broker synonym's, else the default."""
-    definition = catalogue.TOPIC[name]
-    own = own_name(name, overrides)
-    if own is not None:
-        return definition.parse(overrides[own])
-    for synonym in catalogue.BROKER_SYNONYMS[name]:
-        if any(text is not None for text in config.texts(synonym)):
-            return _in_topic_unit(synonym, config[synonym])
-    return definition.default_value()
-
-
-def _in_topic_unit(synonym: str, value: Value) -> Value:
-    factor = catalogue.unit_factor(synonym)
-    if factor == 1 or not isinstance(value, int) or value < 0:
-        return value
-    return value * factor
-
-
-def log_config(config: BrokerConfig) -> LogConfig:
-    """The storage settings of a topic without configs of its own; field names are setting names with underscores."""
-    from headgate.storage.config import LogConfig
-
-    values: dict[str, Any] = {_field(name): resolve(config, name, {}) for name in catalogue.TOPIC}
-    return LogConfig(**values)
-
-
-def log_config_with_overrides(plain: LogConfig, config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The storage settings of a topic with configs of its own. Only these are resolved: many topics may have some."""
-    names = [name for name in (*overrides, *settings_by_older_name(overrides)) if name in catalogue.TOPIC]
-    values: dict[str, Any] = {_field(name): resolve(config, name, overrides) for name in names}
-    return replace(plain, **values)
-
-
-def _field(name: str) -> str:
-    return name.replace(".", "_")

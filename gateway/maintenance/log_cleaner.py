@@ -43,7 +43,6 @@ logger = logging.getLogger("headgate.cleaning")
 
 LOGS_PER_TURN = 500
 MAX_BACKOFF_MS = 1_000
-MIN_READ_BYTES = 64 * 1024
 FIRST_DELAY_MS, MAX_DELAY_MS = 15_000, 600_000
 Key = tuple[str, int]
 
@@ -253,10 +252,12 @@ class LogCleaner:
         return planned(lambda blocking: assess(log, now_ms, up_to, blocking), (warmed,))
 
     def _begin(self, partition: Replica, cleanable: CleanableRatio) -> None:
-        from headgate.gateway.maintenance.compaction_run import CompactionRun
+        from headgate.gateway.maintenance.compaction_run import CleanerThread, CompactionRun
 
         worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
-        begun = self._cleaning_of(partition).run = CompactionRun(self, partition, cleanable, worker)
+        thread = CleanerThread(worker, self._config, self._clock, self._scheduler, self.metrics)
+        begun = CompactionRun(partition, cleanable, thread, self.is_current, self.failed, self.ended)
+        self._cleaning_of(partition).run = begun
         begun.begin()
 
     def _cleaning_of(self, partition: Replica) -> _Cleaning:
@@ -276,29 +277,6 @@ class LogCleaner:
 
     # For a run
 
-    @property
-    def now_ms(self) -> int:
-        """The time of the clock."""
-        return self._clock.now_ms()
-
-    @property
-    def share_of_bytes_per_second(self) -> float:
-        """The bytes that each cleaner thread may read and write in a second."""
-        return max(1.0, self._config.log_cleaner_io_max_bytes_per_second / max(1, self._config.log_cleaner_threads))
-
-    @property
-    def table_bytes(self) -> int:
-        """The bytes that each cleaner thread may use for keys."""
-        config = self._config
-        share = config.log_cleaner_dedupe_buffer_size / max(1, config.log_cleaner_threads)
-        return int(share * config.log_cleaner_io_buffer_load_factor)
-
-    @property
-    def read_bytes(self) -> int:
-        """The bytes of one read."""
-        share = self._config.log_cleaner_io_buffer_size // max(1, self._config.log_cleaner_threads)
-        return max(MIN_READ_BYTES, share)
-
     def is_current(self, partition: Replica, log: Log) -> bool:
         """Whether this is still the log of the partition, and still compacted."""
         try:
@@ -306,10 +284,6 @@ class LogCleaner:
         except KafkaError:
             return False
         return found.log is log and log.config.is_compacted and not self.is_stopped
-
-    def in_thread(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
-        """Run work that waits for the disk; `done` gets its result or error on the loop."""
-        self._scheduler.in_thread(work, done)
 
     def failed(self, partition: Replica, error: BaseException) -> None:
         """Note a failed compaction, or a failed look at a log."""
@@ -325,7 +299,7 @@ class LogCleaner:
         message = "%s-%d cannot be compacted; the next attempt is in %d s: %s"
         logger.error(message, *key, delay_ms / 1000, error)
 
-    def ended(self, finished: CompactionRun, *, is_done: bool) -> None:
+    def ended(self, finished: CompactionRun, is_done: bool) -> None:
         """Note the end of a run: its worker is free, and the next run may begin."""
         key = finished.key
         cleaning = self._cleanings.get(key)

@@ -21,7 +21,7 @@ from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files, parent
 from headgate.storage.segment.index import TimeIndex
-from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 GRACE_MS = 3_600_000
 """The tolerance for deletions that were due: Kafka looks for them every five minutes by default."""

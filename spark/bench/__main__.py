@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from headgate.spark.bench.jobs import JOBS, TOPIC, Job, Scene
+from headgate.spark.bench.jobs import JOBS, TOPIC, BenchJob, BenchSetup
 from headgate.spark.bench.report import Run, lines
 from headgate.spark.bench.topics import fill
 from headgate.tools.bench.measuring.brokers import Broker, HeadgateLauncher, KafkaLauncher
@@ -90,7 +90,7 @@ def _brokers(folder: Path) -> Iterator[tuple[Broker, Broker]]:
 
 
 @contextmanager
-def _scene(folder: Path, headgate: Broker, kafka: Broker) -> Iterator[Scene]:
+def _scene(folder: Path, headgate: Broker, kafka: Broker) -> Iterator[BenchSetup]:
     from headgate.spark.session import session
 
     # In 1g the consumers that Spark keeps between jobs and the buffers of Parquet leave the second round no room
@@ -99,12 +99,14 @@ def _scene(folder: Path, headgate: Broker, kafka: Broker) -> Iterator[Scene]:
     output = folder / "output"
     output.mkdir()
     try:
-        yield Scene(spark, f"127.0.0.1:{headgate.port}", f"127.0.0.1:{kafka.port}", headgate.data, output)
+        yield BenchSetup(spark, f"127.0.0.1:{headgate.port}", f"127.0.0.1:{kafka.port}", headgate.data, output)
     finally:
         spark.stop()
 
 
-def _measure(jobs: dict[str, Job], scene: Scene, brokers: tuple[Broker, Broker], rounds: int) -> dict[str, list[Run]]:
+def _measure(
+    jobs: dict[str, BenchJob], scene: BenchSetup, brokers: tuple[Broker, Broker], rounds: int
+) -> dict[str, list[Run]]:
     """The runs of each job; the first round warms up and does not count. SIGTERM ends them after a whole round."""
     runs: dict[str, list[Run]] = {name: [] for name in jobs}
     try:
@@ -121,7 +123,7 @@ def _measure(jobs: dict[str, Job], scene: Scene, brokers: tuple[Broker, Broker],
     return {name: of_job for name, of_job in runs.items() if of_job}
 
 
-def _run(job: Job, scene: Scene, brokers: tuple[Broker, Broker]) -> Run:
+def _run(job: BenchJob, scene: BenchSetup, brokers: tuple[Broker, Broker]) -> Run:
     """Only the job's own broker counts: an idle Kafka takes 20 to 60 ms of CPU a second beside the other one."""
     before, own_before = _cpu_seconds(brokers), tree_cpu(os.getpid())
     began = time.perf_counter()

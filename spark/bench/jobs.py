@@ -13,14 +13,15 @@ from typing import Any, Final, NamedTuple
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from headgate.spark.options import Use, tuned_options
+from headgate.spark.option_table import Use
+from headgate.spark.options import tuned_options
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA
 from headgate.tools.client import Client
 
 TOPIC: Final = "bench"
 
 
-class Scene(NamedTuple):
+class BenchSetup(NamedTuple):
     """What jobs work on: a session, both brokers with the same records in TOPIC, a folder for output."""
 
     spark: Any
@@ -30,7 +31,7 @@ class Scene(NamedTuple):
     output: Path
 
 
-class Mark(NamedTuple):
+class Goal(NamedTuple):
     """`least` and `aim`: times the rate of another job. `cpu_most` and `cpu_aim`: times the CPU time of its broker."""
 
     other: str
@@ -40,15 +41,15 @@ class Mark(NamedTuple):
     cpu_aim: float = 0.0
 
 
-class Job(NamedTuple):
+class BenchJob(NamedTuple):
     """A job by name; `run` reads all records of the topic. `broker`: the broker that works for it."""
 
-    run: Callable[[Scene], None]
-    marks: tuple[Mark, ...] = ()
+    run: Callable[[BenchSetup], None]
+    marks: tuple[Goal, ...] = ()
     broker: str = HEADGATE
 
 
-def _read(scene: Scene, name: str, options: Mapping[str, str]) -> Any:
+def _read(scene: BenchSetup, name: str, options: Mapping[str, str]) -> Any:
     """All rows of the topic by a format, with all columns but headers, as `kafka` has them by default."""
     given = {"subscribe": TOPIC, "startingOffsets": "earliest", **options}
     return scene.spark.read.format(name).options(**given).load()
@@ -59,23 +60,23 @@ def _drop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _kafka(scene: Scene, bootstrap: str, *, tuned: bool) -> Any:
+def _kafka(scene: BenchSetup, bootstrap: str, *, tuned: bool) -> Any:
     options = tuned_options("kafka", Use.BATCH) if tuned else {}
     return _read(scene, "kafka", {"kafka.bootstrap.servers": bootstrap, **options})
 
 
-def _files(scene: Scene) -> Any:
+def _files(scene: BenchSetup) -> Any:
     """Batches by files, bounds by the broker beside them."""
     where = {"logDirs": str(scene.log_directory), "kafka.bootstrap.servers": scene.headgate}
     return _read(scene, "headgate", where)
 
 
-def _files_alone(scene: Scene) -> Any:
+def _files_alone(scene: BenchSetup) -> Any:
     """As where the broker is gone: planning finds by recovery what its next start would serve."""
     return _read(scene, "headgate", {"logDirs": str(scene.log_directory)})
 
 
-def _wire(scene: Scene) -> Any:
+def _wire(scene: BenchSetup) -> Any:
     return _read(scene, "headgate", {"kafka.bootstrap.servers": scene.headgate})
 
 
@@ -84,7 +85,7 @@ def _to_parquet(frame: Any, folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _load(scene: Scene) -> None:
+def _load(scene: BenchSetup) -> None:
     """`headgate spark load` by files, within the session. Raises RuntimeError."""
     from headgate.spark.load.command import main_load
 
@@ -98,11 +99,11 @@ def _load(scene: Scene) -> None:
     shutil.rmtree(folder)
 
 
-def _by_key(scene: Scene) -> Any:
+def _by_key(scene: BenchSetup) -> Any:
     return _kafka(scene, scene.kafka, tuned=True).select("key", "value")
 
 
-def _with_partitions(scene: Scene) -> Any:
+def _with_partitions(scene: BenchSetup) -> Any:
     return _kafka(scene, scene.kafka, tuned=True).select("key", "value", "partition")
 
 
@@ -121,14 +122,14 @@ def _new_topic(bootstrap: str) -> Iterator[str]:
             client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name]))
 
 
-def _write(scene: Scene, frame: Any) -> None:
+def _write(scene: BenchSetup, frame: Any) -> None:
     """Spark's own sink, at least once."""
     with _new_topic(scene.kafka) as topic:
         options = {"kafka.bootstrap.servers": scene.kafka, "topic": topic}
         frame.write.format("kafka").options(**options).save()
 
 
-def _sink(scene: Scene, frame: Any, *, keep_partitions: bool) -> None:
+def _sink(scene: BenchSetup, frame: Any, *, keep_partitions: bool) -> None:
     """The exactly-once sink."""
     from headgate.spark.sink.sink import Sink
 
@@ -136,30 +137,30 @@ def _sink(scene: Scene, frame: Any, *, keep_partitions: bool) -> None:
         Sink(scene.kafka, topic=topic, keep_partitions=keep_partitions).write(frame)
 
 
-JOBS: Final[Mapping[str, Job]] = {
-    "kafka": Job(lambda scene: _drop(_kafka(scene, scene.kafka, tuned=False)), broker=KAFKA),
-    "kafka-tuned": Job(lambda scene: _drop(_kafka(scene, scene.kafka, tuned=True)), broker=KAFKA),
-    "kafka-from-headgate": Job(
-        lambda scene: _drop(_kafka(scene, scene.headgate, tuned=False)), (Mark("kafka", 0.95, 1.1, 0.95, 0.8),)
+JOBS: Final[Mapping[str, BenchJob]] = {
+    "kafka": BenchJob(lambda scene: _drop(_kafka(scene, scene.kafka, tuned=False)), broker=KAFKA),
+    "kafka-tuned": BenchJob(lambda scene: _drop(_kafka(scene, scene.kafka, tuned=True)), broker=KAFKA),
+    "kafka-from-headgate": BenchJob(
+        lambda scene: _drop(_kafka(scene, scene.headgate, tuned=False)), (Goal("kafka", 0.95, 1.1, 0.95, 0.8),)
     ),
-    "kafka-from-headgate-tuned": Job(
-        lambda scene: _drop(_kafka(scene, scene.headgate, tuned=True)), (Mark("kafka-tuned", 0.95, 1.1, 0.95, 0.8),)
+    "kafka-from-headgate-tuned": BenchJob(
+        lambda scene: _drop(_kafka(scene, scene.headgate, tuned=True)), (Goal("kafka-tuned", 0.95, 1.1, 0.95, 0.8),)
     ),
-    "files": Job(lambda scene: _drop(_files(scene)), (Mark("kafka", 2.5, 3.5), Mark("kafka-tuned", 1.5, 2.0))),
-    "files-alone": Job(lambda scene: _drop(_files_alone(scene))),
-    "wire": Job(lambda scene: _drop(_wire(scene)), (Mark("kafka", 2.0, 3.0), Mark("kafka-tuned", 1.2, 1.6))),
-    "parquet-tuned": Job(
+    "files": BenchJob(lambda scene: _drop(_files(scene)), (Goal("kafka", 2.5, 3.5), Goal("kafka-tuned", 1.5, 2.0))),
+    "files-alone": BenchJob(lambda scene: _drop(_files_alone(scene))),
+    "wire": BenchJob(lambda scene: _drop(_wire(scene)), (Goal("kafka", 2.0, 3.0), Goal("kafka-tuned", 1.2, 1.6))),
+    "parquet-tuned": BenchJob(
         lambda scene: _to_parquet(_kafka(scene, scene.kafka, tuned=True), scene.output / "plain"), broker=KAFKA
     ),
-    "load": Job(_load, (Mark("parquet-tuned", 2.0, 3.0),)),
-    "write": Job(lambda scene: _write(scene, _by_key(scene)), broker=KAFKA),
-    "sink": Job(
-        lambda scene: _sink(scene, _by_key(scene), keep_partitions=False), (Mark("write", 0.7, 1.0),), broker=KAFKA
+    "load": BenchJob(_load, (Goal("parquet-tuned", 2.0, 3.0),)),
+    "write": BenchJob(lambda scene: _write(scene, _by_key(scene)), broker=KAFKA),
+    "sink": BenchJob(
+        lambda scene: _sink(scene, _by_key(scene), keep_partitions=False), (Goal("write", 0.7, 1.0),), broker=KAFKA
     ),
-    "write-kept": Job(lambda scene: _write(scene, _with_partitions(scene)), broker=KAFKA),
-    "sink-kept": Job(
+    "write-kept": BenchJob(lambda scene: _write(scene, _with_partitions(scene)), broker=KAFKA),
+    "sink-kept": BenchJob(
         lambda scene: _sink(scene, _with_partitions(scene), keep_partitions=True),
-        (Mark("write-kept", 1.0, 1.3),),
+        (Goal("write-kept", 1.0, 1.3),),
         broker=KAFKA,
     ),
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from headgate.spark.bench.jobs import JOBS, Mark
+from headgate.spark.bench.jobs import JOBS, Goal
 
 
 class Run(NamedTuple):
@@ -18,7 +18,7 @@ class Run(NamedTuple):
 
 
 def lines(runs: Mapping[str, Sequence[Run]], records: int) -> Iterator[str]:
-    """A line for each job, in the order of the table. `runs`: those of each job, by rounds."""
+    """A line for each job, in the order of the table. `runs`: by job, in rounds."""
     yield f"{'job':28}{'M records/s':>12}{'broker CPU s':>14}{'Spark CPU s':>13}   ratios (least; aim)"
     for name, of_job in runs.items():
         rate = records / median(run.seconds for run in of_job) / 1e6
@@ -28,7 +28,7 @@ def lines(runs: Mapping[str, Sequence[Run]], records: int) -> Iterator[str]:
         yield f"{name:28}{rate:12.2f}{cpu:14.2f}{spark_cpu:13.2f}   {', '.join(ratios)}".rstrip()
 
 
-def _marks(mark: Mark, runs: Mapping[str, Sequence[Run]], of_job: Sequence[Run]) -> Iterator[str]:
+def _marks(mark: Goal, runs: Mapping[str, Sequence[Run]], of_job: Sequence[Run]) -> Iterator[str]:
     other = runs[mark.other]
     yield f"{_ratio(other, of_job):.2f} of {mark.other} ({mark.least:g}; {mark.aim:g})"
     if mark.cpu_most is not None:

@@ -44,8 +44,8 @@ def batches(size: int, codec: int, seed: int = 1) -> tuple[list[bytes], int]:
     for number in range(_DIFFERENT):
         contents = values(size, count, random, compressible=bool(codec))
         records = [
-            Record(timestamp=_FIRST_MS + number * count + index, key=b"%08x" % random.getrandbits(32), value=one)
-            for index, one in enumerate(contents)
+            Record(timestamp=_FIRST_MS + number * count + index, key=b"%08x" % random.getrandbits(32), value=content)
+            for index, content in enumerate(contents)
         ]
         made.append(bytes(batch.build(records, compression=codec)))
     return made, count

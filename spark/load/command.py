@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.spark.jars import JarsMissing
-from headgate.spark.load.documents import DamagedDocument, Manifest, Plan
-from headgate.spark.load.folder import FolderError, OutputFolder, now_ms
 from headgate.spark.load.formats.decoding import AVRO, FORMATS, RAW, Decoding
-from headgate.spark.load.planning import LoadRefused, TaskFailed
-from headgate.spark.load.tables import ICEBERG, KINDS, PARQUET
+from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Manifest
+from headgate.spark.load.output.folder import FolderError, OutputFolder, now_ms
+from headgate.spark.load.output.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.tables import ICEBERG, KINDS, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetRange
 from headgate.tools.client import ClientError
 from headgate.tools.groups.arguments import Time, parse_target
@@ -36,9 +36,9 @@ from headgate.tools.output import (
 from headgate.tools.progress import Progress
 
 if TYPE_CHECKING:
-    from headgate.spark.load.loading import Request, Runner
+    from headgate.spark.load.loading import LoadRequest, TaskRunner
+    from headgate.spark.load.output.tables import TableName
     from headgate.spark.load.table_rows.verification import TableRows
-    from headgate.spark.load.tables import TableName
 
 ERRORS = (LoadRefused, TaskFailed, JarsMissing, FolderError, DamagedDocument, LogUnavailable, ClientError, UsageError)
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -72,7 +72,7 @@ def main_verify(arguments: Sequence[str]) -> int:
             rows, findings = verify(OutputFolder(options.out), opener)
         if not rows and not findings:
             raise UsageError(f"{options.out} has no published load of `headgate spark load`")
-        result = CommandResult(rows, [one.text for one in findings])
+        result = CommandResult(rows, [finding.text for finding in findings])
     except ERRORS as error:
         result = CommandResult(failures=[str(error)])
     print_result("spark verify", result, is_table=wants_table(options), tables=tables)
@@ -94,9 +94,9 @@ def _open_table(options: argparse.Namespace, stack: contextlib.ExitStack, name: 
 
 def _load(options: argparse.Namespace) -> CommandResult:
     from headgate.spark.load.loading import load
-    from headgate.spark.load.origin import Origin
+    from headgate.spark.load.origin import LoadOrigin
 
-    origin = Origin(options.bootstrap_server, tuple(options.log_dir))
+    origin = LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
     request = _request(options)
     runner, screen = _runner(options), Screen()
     try:
@@ -120,7 +120,7 @@ class Screen:
         print_errors(self._command, [sentence])
 
     def begin(self, ranges: Collection[OffsetRange]) -> None:
-        total = sum(one.end_offset - one.start_offset for one in ranges)
+        total = sum(wanted.end_offset - wanted.start_offset for wanted in ranges)
         self._progress = Progress(total, sys.stderr, lambda: now_ms() / 1000, unit="records")
 
     def end(self, wanted: OffsetRange) -> None:
@@ -134,20 +134,20 @@ class Screen:
 
 def _plan(options: argparse.Namespace) -> CommandResult:
     from headgate.spark.load.loading import plan_only
-    from headgate.spark.load.origin import Origin
+    from headgate.spark.load.origin import LoadOrigin
 
-    origin = Origin(options.bootstrap_server, tuple(options.log_dir))
+    origin = LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
     return describe_plan(plan_only(_request(options), origin, OutputFolder(_state(options)), slots=1))
 
 
-def describe_plan(plan: Plan) -> CommandResult:
+def describe_plan(plan: LoadPlan) -> CommandResult:
     """The rows of a dry run."""
-    rows = [_range_row(plan, one, is_lost=False) for one in plan.ranges]
-    rows += [_range_row(plan, one, is_lost=True) for one in plan.lost]
+    rows = [_range_row(plan, wanted, is_lost=False) for wanted in plan.ranges]
+    rows += [_range_row(plan, lost_range, is_lost=True) for lost_range in plan.lost]
     return CommandResult(rows, notes=["this was a dry run, nothing is loaded"])
 
 
-def _range_row(plan: Plan, wanted: OffsetRange, *, is_lost: bool) -> Row:
+def _range_row(plan: LoadPlan, wanted: OffsetRange, *, is_lost: bool) -> Row:
     return {
         "load": plan.number,
         "topic": wanted.partition.topic,
@@ -158,11 +158,11 @@ def _range_row(plan: Plan, wanted: OffsetRange, *, is_lost: bool) -> Row:
     }
 
 
-def _request(options: argparse.Namespace) -> Request:
-    from headgate.spark.load.loading import Request
-    from headgate.spark.load.row_files import FileOptions
+def _request(options: argparse.Namespace) -> LoadRequest:
+    from headgate.spark.load.loading import LoadRequest
+    from headgate.spark.load.output.row_files import FileOptions
 
-    return Request(
+    return LoadRequest(
         tuple(dict.fromkeys(options.topics)),
         IsolationLevel(options.isolation_level),
         options.from_time,
@@ -192,7 +192,7 @@ def state_of_table(kind: str, out: str, state: str | None) -> str:
     return state or out
 
 
-def _runner(options: argparse.Namespace) -> Runner:
+def _runner(options: argparse.Namespace) -> TaskRunner:
     from headgate.spark.load.runners import ProcessRunner, SequentialRunner, SparkRunner
 
     if options.processes:
@@ -223,8 +223,8 @@ def report(manifest: Manifest) -> Iterator[Row]:
             "load": manifest.number,
             "topic": partition[0],
             "partition": partition[1],
-            "from": min(one.start_offset for one in ranges),
-            "to": max(one.end_offset for one in ranges) - 1,
+            "from": min(wanted.start_offset for wanted in ranges),
+            "to": max(wanted.end_offset for wanted in ranges) - 1,
             "rows": rows[partition],
             "files": files[partition],
             "gaps": dict(sorted(gaps.get(partition, Counter()).items())),
@@ -278,7 +278,7 @@ def add_origin_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-dir", action="append", default=[], metavar="directory", help="read a broker's files; may be repeated"
     )
-    levels = [one.value for one in IsolationLevel]
+    levels = [level.value for level in IsolationLevel]
     parser.add_argument("--isolation-level", choices=levels, default="read_committed", help="default: read_committed")
     parser.add_argument(
         "--fail-on-data-loss",

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from headgate.spark.load import planning
-from headgate.spark.load.documents import Manifest, Plan, RangeResult
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
-from headgate.spark.load.intervals import Intervals
 from headgate.spark.load.last_values.merging import MergedTableName
-from headgate.spark.load.load_log import LoadLog
 from headgate.spark.load.origin import LogOrigin
-from headgate.spark.load.planning import Limits, LoadRefused
-from headgate.spark.load.row_files import FileOptions
-from headgate.spark.load.tables import APPEND, MERGE, PARQUET, TableName, Target, mode_of
+from headgate.spark.load.output import planning
+from headgate.spark.load.output.documents import LoadPlan, Manifest, RangeResult
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.intervals import Intervals
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadLimits, LoadRefused
+from headgate.spark.load.output.row_files import FileOptions
+from headgate.spark.load.output.tables import APPEND, MERGE, PARQUET, TableName, TargetTable, mode_of
 from headgate.spark.load.task import LoadJob
-from headgate.spark.reading.log_reader import Bounds, IsolationLevel, LogReader, LogUnavailable, OffsetRange
+from headgate.spark.reading.log_reader import Bounds, IsolationLevel, LogUnavailable, OffsetRange, TopicReader
 from headgate.tools.cluster import TopicPartition, shorten_list
 
 
-class Listener(Protocol):
-    """Follows a load; a command shows what it hears."""
+class LoadListener(Protocol):
+    """Follows a load: a command shows the progress."""
 
     def note(self, sentence: str) -> None:
         """Something that the user should know."""
@@ -34,8 +34,8 @@ class Listener(Protocol):
         """A task has ended."""
 
 
-class Request(NamedTuple):
-    """What the user asks for. `from_ms`, `to_ms`: a backfill between times. `table`: without Parquet.
+class LoadRequest(NamedTuple):
+    """The load that the user asks for. `from_ms`, `to_ms`: a backfill between times. `table`: without Parquet.
 
     `mode`: a table has all records, or the last one of each key.
     """
@@ -53,7 +53,7 @@ class Request(NamedTuple):
     mode: str = APPEND
 
 
-class Runner(Protocol):
+class TaskRunner(Protocol):
     """Runs the tasks of a load somewhere."""
 
     slots: int
@@ -63,7 +63,7 @@ class Runner(Protocol):
         """Run `load_range` for each index and range; each has a result afterwards. Raises the error of a task."""
 
     def append(
-        self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: Target, done: Callable[[OffsetRange], None]
+        self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: TargetTable, done: Callable[[OffsetRange], None]
     ) -> None:
         """Add the rows of all tasks to a table, once; each task has a result afterwards. Raises TaskFailed."""
 
@@ -72,9 +72,9 @@ class Runner(Protocol):
 
 
 def load(
-    request: Request, origin: LogOrigin, output: OutputFolder, runner: Runner, listener: Listener
+    request: LoadRequest, origin: LogOrigin, output: OutputFolder, runner: TaskRunner, listener: LoadListener
 ) -> list[Manifest]:
-    """Load what is behind the last load; the published loads of this run, the completion of an earlier one included.
+    """Load the records after the last load. Returns the published loads of this run, a completed earlier one included.
 
     Raises LoadRefused, FolderError, DamagedDocument, LogUnavailable, OffsetOutOfRange.
     """
@@ -96,19 +96,19 @@ def load(
     return published
 
 
-def plan_only(request: Request, origin: LogOrigin, output: OutputFolder, slots: int) -> Plan:
+def plan_only(request: LoadRequest, origin: LogOrigin, output: OutputFolder, slots: int) -> LoadPlan:
     """The plan of the next load, without any change: for a dry run. Raises as `load`."""
     log = LoadLog(output)
     latest = log.latest()
     return log.unfinished(latest) or _plan(request, origin, latest, slots)
 
 
-def _plan(request: Request, origin: LogOrigin, before: Manifest | None, slots: int) -> Plan:
+def _plan(request: LoadRequest, origin: LogOrigin, before: Manifest | None, slots: int) -> LoadPlan:
     reader = origin.open()
     try:
         topic_ids = _topic_ids(reader, request.topics)
         planning.check_topic_ids(before, {name: topic_id for name, (topic_id, _) in topic_ids.items()})
-        partitions = [TopicPartition(name, one) for name, (_, numbers) in topic_ids.items() for one in numbers]
+        partitions = [TopicPartition(name, number) for name, (_, numbers) in topic_ids.items() for number in numbers]
         bounds = reader.bounds(partitions, request.isolation)
         limits = _limits(reader, request, bounds)
     finally:
@@ -118,12 +118,12 @@ def _plan(request: Request, origin: LogOrigin, before: Manifest | None, slots: i
     for partition in partitions:
         covered = before.covered.get(partition, ()) if before else ()
         wanted[partition], lost[partition] = planning.decide(
-            partition, bounds[partition], covered, limits.get(partition, Limits())
+            partition, bounds[partition], covered, limits.get(partition, LoadLimits())
         )
     lost_ranges = planning.to_ranges(lost)
     if request.fails_on_data_loss:
         planning.refuse_losses(lost_ranges)
-    return Plan(
+    return LoadPlan(
         before.number + 1 if before else 1,
         {name: topic_id for name, (topic_id, _) in topic_ids.items()},
         planning.split_ranges(wanted, slots, request.most_offsets),
@@ -140,37 +140,42 @@ def _plan(request: Request, origin: LogOrigin, before: Manifest | None, slots: i
     )
 
 
-def _topic_ids(reader: LogReader, names: Iterable[str]) -> dict[str, tuple[str | None, Sequence[int]]]:
+def _topic_ids(reader: TopicReader, names: Iterable[str]) -> dict[str, tuple[str | None, Sequence[int]]]:
     """The id in hex and the partitions of each topic. Raises LogUnavailable."""
     known = reader.topics()
     missing = [name for name in names if name not in known]
     if missing:
         raise LogUnavailable(f"there is no topic {', '.join(missing)}; there are {shorten_list(sorted(known))}")
     found = {name: known[name] for name in names}
-    return {name: (one.topic_id.hex() if one.topic_id else None, one.partitions) for name, one in found.items()}
+    return {name: (topic.topic_id.hex() if topic.topic_id else None, topic.partitions) for name, topic in found.items()}
 
 
 def _limits(
-    reader: LogReader, request: Request, bounds: Mapping[TopicPartition, Bounds]
-) -> dict[TopicPartition, Limits]:
+    reader: TopicReader, request: LoadRequest, bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, LoadLimits]:
     """The offsets of the wanted times. Without a record so new, the limit is the end of the partition."""
     found = {}
     for time_ms in (request.from_ms, request.to_ms):
         offsets = reader.offsets_for_times(dict.fromkeys(bounds, time_ms)) if time_ms is not None else {}
-        found[time_ms] = {one: bounds[one].end_offset if at is None else at for one, at in offsets.items()}
-    return {one: Limits(found[request.from_ms].get(one), found[request.to_ms].get(one)) for one in bounds}
+        found[time_ms] = {
+            partition: bounds[partition].end_offset if at is None else at for partition, at in offsets.items()
+        }
+    return {
+        partition: LoadLimits(found[request.from_ms].get(partition), found[request.to_ms].get(partition))
+        for partition in bounds
+    }
 
 
 def _execute(
     log: LoadLog,
-    plan: Plan,
-    request: Request,
+    plan: LoadPlan,
+    request: LoadRequest,
     origin: LogOrigin,
-    runner: Runner,
-    listener: Listener,
+    runner: TaskRunner,
+    listener: LoadListener,
     before: Manifest | None,
 ) -> Manifest:
-    """Run the tasks of a plan that have no result yet, and publish. The options are those of the plan."""
+    """Run the tasks of a plan that have no result yet, and publish. The plan has the options."""
     log.prepare(plan)
     is_table = plan.options["into"] != PARQUET
     finished = set() if is_table else log.finished(plan.number)
@@ -198,21 +203,21 @@ def _execute(
         else:
             runner.run(job, tasks, listener.end)
     results = [log.result(plan, index) for index in range(len(plan.ranges))]
-    missing = [str(plan.ranges[index].partition) for index, one in enumerate(results) if one is None]
+    missing = [str(plan.ranges[index].partition) for index, result in enumerate(results) if result is None]
     if missing:
         raise LoadRefused(f"the tasks of {shorten_list(missing)} ended without a result; start the load again")
-    _check_rejected([one for one in results if one is not None], request.decoding.reject_limit)
-    manifest = log.publish(plan, [one for one in results if one is not None], before)
+    _check_rejected([result for result in results if result is not None], request.decoding.reject_limit)
+    manifest = log.publish(plan, [result for result in results if result is not None], before)
     log.complete(manifest)
     return manifest
 
 
-def _target(options: Mapping[str, str], log: LoadLog) -> Target:
+def _target(options: Mapping[str, str], log: LoadLog) -> TargetTable:
     named = MergedTableName if mode_of(options) == MERGE else TableName
     return named(options["into"], options["table"], log.identity())
 
 
-def _check_target(before: Manifest | None, request: Request) -> None:
+def _check_target(before: Manifest | None, request: LoadRequest) -> None:
     """Raise LoadRefused if earlier loads of the folder went elsewhere: the positions would be wrong."""
     if before is None:
         return
@@ -225,7 +230,7 @@ def _check_target(before: Manifest | None, request: Request) -> None:
     _check_mode(before, request)
 
 
-def _check_mode(earlier: Manifest | Plan, request: Request) -> None:
+def _check_mode(earlier: Manifest | LoadPlan, request: LoadRequest) -> None:
     """Raise LoadRefused for a table of last values where the folder has one of all records, and the reverse."""
     mode = mode_of(earlier.options)
     if mode != request.mode:
@@ -236,7 +241,7 @@ def _check_mode(earlier: Manifest | Plan, request: Request) -> None:
         )
 
 
-def _check_options(unfinished: Plan, request: Request) -> None:
+def _check_options(unfinished: LoadPlan, request: LoadRequest) -> None:
     """An interrupted load keeps its format: raise LoadRefused for another one."""
     _check_mode(unfinished, request)
     planned = unfinished.options["format"]
@@ -248,10 +253,12 @@ def _check_options(unfinished: Plan, request: Request) -> None:
 
 
 def _check_rejected(results: Sequence[RangeResult], limit: int) -> None:
-    count = sum(one.rejected_rows for one in results)
+    count = sum(result.rejected_rows for result in results)
     if count > limit:
         where = [
-            f"{one.wanted.partition} from offset {one.rejected[0].first_offset}" for one in results if one.rejected
+            f"{result.wanted.partition} from offset {result.rejected[0].first_offset}"
+            for result in results
+            if result.rejected
         ]
         raise LoadRefused(
             f"{count} values do not decode, {limit} are accepted: {shorten_list(where)}. Nothing is published; accept "
@@ -259,7 +266,7 @@ def _check_rejected(results: Sequence[RangeResult], limit: int) -> None:
         )
 
 
-def _check_topics(plan: Plan, origin: LogOrigin) -> None:
+def _check_topics(plan: LoadPlan, origin: LogOrigin) -> None:
     reader = origin.open()
     try:
         now = {name: topic_id for name, (topic_id, _) in _topic_ids(reader, plan.topic_ids).items()}

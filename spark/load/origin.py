@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.spark.reading import opening
-from headgate.spark.reading.log_reader import LogReader, LogUnavailable
+from headgate.spark.reading.log_reader import LogUnavailable, TopicReader
 from headgate.storage.files import Files
 from headgate.tools.client import Client, ClientError
 from headgate.tools.log.data_directory import DataDirectory
@@ -19,17 +19,17 @@ _CLEANUP_POLICY = "cleanup.policy"
 class LogOrigin(Protocol):
     """A value that the driver and each task open for themselves."""
 
-    def open(self) -> LogReader:
+    def open(self) -> TopicReader:
         """The reader of the driver; close it. Raises LogUnavailable."""
 
-    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> LogReader:
+    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> TopicReader:
         """The reader of a task; close it. `topic_ids`: topics with other ids are not read. Raises LogUnavailable."""
 
     def compacted(self, topics: Iterable[str]) -> dict[str, bool]:
         """For each topic whether it is compacted. Raises LogUnavailable."""
 
 
-class Origin(NamedTuple):
+class LoadOrigin(NamedTuple):
     """Directories of a broker, or a broker.
 
     With both, bounds come from the broker, and batches from the files where a task can open them.
@@ -38,10 +38,10 @@ class Origin(NamedTuple):
     bootstrap: str | None = None
     log_dirs: tuple[str, ...] = ()
 
-    def open(self) -> LogReader:
+    def open(self) -> TopicReader:
         return opening.Origin(self.bootstrap, self.log_dirs).open()
 
-    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> LogReader:
+    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> TopicReader:
         return opening.Origin(self.bootstrap, self.log_dirs, topic_ids).open_in_task()
 
     def compacted(self, topics: Iterable[str]) -> dict[str, bool]:
@@ -53,7 +53,9 @@ class Origin(NamedTuple):
             except ClientError as error:
                 if not self.log_dirs:
                     raise LogUnavailable(str(error)) from None
-        cleaned = {topic for one in self.log_dirs for topic, _ in DataDirectory.read(Files(), one).cleaner_offsets}
+        cleaned = {
+            topic for directory in self.log_dirs for topic, _ in DataDirectory.read(Files(), directory).cleaner_offsets
+        }
         return {name: name in cleaned for name in names}
 
     def _policies(self, names: list[str]) -> dict[str, bool]:
@@ -68,5 +70,5 @@ class Origin(NamedTuple):
             ]
             request = DescribeConfigsRequest(resources=resources)
             found = client.ask(request, client.version(DescribeConfigsRequest, newest=4)).results
-        values = {row.resource_name: [one.value or "" for one in row.configs] for row in found}
+        values = {row.resource_name: [config.value or "" for config in row.configs] for row in found}
         return {name: any("compact" in value for value in values.get(name, ())) for name in names}

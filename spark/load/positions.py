@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.spark.load.documents import DamagedDocument, Manifest
-from headgate.spark.load.folder import FolderError, OutputFolder
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import DamagedDocument, Manifest
+from headgate.spark.load.output.folder import FolderError, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 

@@ -12,10 +12,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 from headgate.spark.jvm_noise import without_jvm_noise
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import BYTES, ERROR, RAW
-from headgate.spark.load.load_log import LoadLog
-from headgate.spark.load.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.tables import TargetTable
 from headgate.spark.load.spark_tasks import (
     CONTROL,
     loading_function,
@@ -24,17 +25,16 @@ from headgate.spark.load.spark_tasks import (
     row_schema,
     writing_function,
 )
-from headgate.spark.load.tables import Target
 from headgate.spark.load.task import TASK_ERRORS, LoadJob, load_range
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.session import find_jars, session_settings
 
-Done = Callable[[OffsetRange], None]
-_LOOK_EVERY_S = 1.0
+RangeDone = Callable[[OffsetRange], None]
+_POLL_S = 1.0
 _ATTEMPTS = 4
 _DELTA_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _NO_TABLES = "only Spark writes tables"
-_NAMES = "|".join(one.__name__ for one in TASK_ERRORS)
+_NAMES = "|".join(error.__name__ for error in TASK_ERRORS)
 _OURS = re.compile(rf"^headgate\.[\w.]+\.(?:{_NAMES}): (.*)$", re.MULTILINE)
 
 
@@ -57,7 +57,7 @@ class SequentialRunner:
     def __init__(self, output: OutputFolder | None = None) -> None:
         self._output = output
 
-    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> None:
+    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> None:
         for index, wanted in tasks.items():
             try:
                 load_range(job, index, wanted, self._output)
@@ -81,14 +81,14 @@ class ProcessRunner:
     def __init__(self, processes: int) -> None:
         self.slots = processes
 
-    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> None:
+    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> None:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(self.slots, len(tasks)), mp_context=context) as pool:
             running = {pool.submit(_load_or_explain, job, index, wanted): wanted for index, wanted in tasks.items()}
             try:
-                for one in as_completed(running):
-                    one.result().check()
-                    done(running[one])
+                for future in as_completed(running):
+                    future.result().check()
+                    done(running[future])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -151,7 +151,7 @@ class SparkRunner:
         if self._is_own:
             self.session.stop()
 
-    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> None:
+    def run(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> None:
         from pyspark.errors import PythonException
 
         ranges = list(tasks.items())
@@ -168,7 +168,7 @@ class SparkRunner:
                 raise TaskFailed(explain(str(error))) from error
         assert len(ended) == len(ranges), f"{len(ended)} of {len(ranges)} tasks ended"
 
-    def append(self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: Target, done: Done) -> None:
+    def append(self, job: LoadJob, tasks: Mapping[int, OffsetRange], name: TargetTable, done: RangeDone) -> None:
         """Add the rows of all tasks to a table in one commit; each task has a result afterwards. Raises TaskFailed.
 
         Results of a run that did not commit may be of other rows, so they go. Where the table has the rows and results
@@ -206,20 +206,20 @@ class SparkRunner:
         return rows
 
     @contextlib.contextmanager
-    def _watch(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: Done) -> Iterator[None]:
-        """Tell about results in the folder while the job runs."""
+    def _watch(self, job: LoadJob, tasks: Mapping[int, OffsetRange], done: RangeDone) -> Iterator[None]:
+        """Report results in the folder while the job runs."""
         ended, log = threading.Event(), LoadLog(OutputFolder(job.folder))
 
-        def look() -> None:
+        def poll() -> None:
             seen: set[int] = set()
-            while not ended.wait(_LOOK_EVERY_S):
+            while not ended.wait(_POLL_S):
                 with contextlib.suppress(OSError):
                     found = log.finished(job.number) & tasks.keys()
                     for index in found - seen:
                         done(tasks[index])
                     seen |= found
 
-        watcher = threading.Thread(target=look, name="load-progress", daemon=True)
+        watcher = threading.Thread(target=poll, name="load-progress", daemon=True)
         watcher.start()
         try:
             yield

@@ -1,7 +1,7 @@
 """The functions that run in Spark's Python workers: a row with a number -> the range with this number.
 
 Where Spark decodes the values, a task has two halves: one reads rows, the other writes decoded rows. Beside the rows
-goes a control column: a row with the number of the range before its first row, and one with its gaps behind the last.
+goes a control column: a row with the number of the range before its first row, and one with its gaps after the last.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.spark.load.formats.decoding import BYTES, ERROR, NO_KEY
+from headgate.spark.load.formats.protobuf_values import python_decoder
 from headgate.spark.load.task import Attempt, LoadJob, load_range, new_finder, read_range
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.records.columns import SCHEMA
@@ -31,10 +32,10 @@ _NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHE
 _TIME = pa.timestamp("us", tz="UTC")
 
 Function: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]
-Ranges: TypeAlias = Sequence[tuple[int, OffsetRange]]
+NumberedRanges: TypeAlias = Sequence[tuple[int, OffsetRange]]
 
 
-def loading_function(job: LoadJob, ranges: Ranges) -> Function:
+def loading_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """Load whole ranges."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -57,7 +58,7 @@ def row_schema(job: LoadJob) -> Any:
     return from_arrow_schema(decode(_NO_ROWS).schema.append(_CONTROL_FIELD))
 
 
-def reading_function(job: LoadJob, ranges: Ranges) -> Function:
+def reading_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """The first half: numbers of ranges -> rows with control rows around them."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -79,8 +80,8 @@ def reading_function(job: LoadJob, ranges: Ranges) -> Function:
 
 
 def _in_task(job: LoadJob) -> Callable[[Any], Any] | None:
-    """Decodes rows in the task, unless Spark decodes them or nobody does. Protobuf alone is decoded here."""
-    decode = None if job.decoding.needs_spark else job.decoding.in_python()
+    """Decodes rows in the task. Only Protobuf is decoded here; None for raw values, and if Spark decodes."""
+    decode = None if job.decoding.needs_spark else python_decoder(job.decoding)
     if decode is None or not job.needs_key:
         return decode
     return lambda rows: mark_keyless(decode(rows), rows.column("value"))
@@ -96,7 +97,7 @@ def mark_keyless(rows: Any, contents: Any) -> Any:
     return rows
 
 
-def writing_function(job: LoadJob, ranges: Ranges) -> Function:
+def writing_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """The second half: rows -> files and results; a row with its number for each range."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -107,7 +108,7 @@ def writing_function(job: LoadJob, ranges: Ranges) -> Function:
     return run
 
 
-def passing_function(job: LoadJob, ranges: Ranges) -> Function:
+def passing_function(job: LoadJob, ranges: NumberedRanges) -> Function:
     """The second half for tables: rows -> rows that decoded, and results without files."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -118,7 +119,9 @@ def passing_function(job: LoadJob, ranges: Ranges) -> Function:
     return run
 
 
-def _attempts(job: LoadJob, ranges: Ranges, batches: Iterator[Any], *, keeps_rows: bool) -> Iterator[tuple[int, Any]]:
+def _attempts(
+    job: LoadJob, ranges: NumberedRanges, batches: Iterator[Any], *, keeps_rows: bool
+) -> Iterator[tuple[int, Any]]:
     """The number of a range with rows of it; with None when its result is recorded."""
     forget_zip_importers()
     attempt: Attempt | None = None

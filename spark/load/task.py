@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.spark.load.documents import RangeResult
-from headgate.spark.load.folder import FolderError, OutputFolder, unique
 from headgate.spark.load.formats.decoding import ERROR, Decoding, RejectLimitExceeded
+from headgate.spark.load.formats.protobuf_values import python_decoder
 from headgate.spark.load.formats.rejected import split_rejected
-from headgate.spark.load.gap_finder import GapFinder, UnexplainedGap, to_int64, with_rejected
-from headgate.spark.load.load_log import LoadLog, work_folder
 from headgate.spark.load.origin import LogOrigin
-from headgate.spark.load.planning import LoadRefused
-from headgate.spark.load.row_files import FileOptions, RowFiles
-from headgate.spark.reading.log_reader import IsolationLevel, LogReader, LogUnavailable, OffsetOutOfRange, OffsetRange
+from headgate.spark.load.output.documents import RangeResult
+from headgate.spark.load.output.folder import FolderError, OutputFolder, unique
+from headgate.spark.load.output.gap_finder import GapFinder, UnexplainedGap, to_int64, with_rejected
+from headgate.spark.load.output.load_log import LoadLog, work_folder
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.row_files import FileOptions, RowFiles
+from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetOutOfRange, OffsetRange, TopicReader
 from headgate.spark.records.columns import UnreadableRecords, columns
 from headgate.tools.client import ClientError
 from headgate.tools.log.offset_gaps import Gap
@@ -59,7 +60,7 @@ class LoadJob(NamedTuple):
 def load_range(job: LoadJob, index: int, wanted: OffsetRange, output: OutputFolder | None = None) -> None:
     """Load a range, and record its result. Raises TASK_ERRORS."""
     attempt = Attempt(job, index, wanted, output)
-    decode = job.decoding.in_python()
+    decode = python_decoder(job.decoding)
     try:
         finder = new_finder(job, wanted)
         for batch in read_range(job, wanted, finder):
@@ -153,7 +154,7 @@ def read_range(job: LoadJob, wanted: OffsetRange, finder: GapFinder) -> Iterator
     finder.finish()
 
 
-def _read_from(reader: LogReader, job: LoadJob, wanted: OffsetRange, finder: GapFinder) -> Iterator[Any]:
+def _read_from(reader: TopicReader, job: LoadJob, wanted: OffsetRange, finder: GapFinder) -> Iterator[Any]:
     for fetched in reader.read(wanted, job.isolation):
         offsets = []
         for batch in columns([fetched], wanted):

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.spark.load.documents import REJECTED, Covered, LoadedFile, Manifest, RangeResult
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.gap_finder import UnexplainedGap, complement, to_int64
-from headgate.spark.load.intervals import Interval, difference, union
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import REJECTED, Covered, LoadedFile, Manifest, RangeResult
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.gap_finder import UnexplainedGap, complement, to_int64
+from headgate.spark.load.output.intervals import Interval, difference, union
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.tables import APPEND, PARQUET, TableName, mode_of
 from headgate.spark.load.table_rows.verification import TableRows, verify_rows
-from headgate.spark.load.tables import APPEND, PARQUET, TableName, mode_of
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import Row
@@ -28,18 +28,18 @@ _VISIBLE = "part-"
 _NONE: Any = np.empty(0, np.int64)
 
 
-class Finding(NamedTuple):
+class LoadFinding(NamedTuple):
     """Something is wrong; the text names the range and what to do."""
 
     text: str
 
 
-Findings: TypeAlias = Iterator[Finding]
+Findings: TypeAlias = Iterator[LoadFinding]
 
 
 def verify(
     output: OutputFolder, open_table: Callable[[TableName], TableRows] | None = None
-) -> tuple[list[Row], list[Finding]]:
+) -> tuple[list[Row], list[LoadFinding]]:
     """A row for each partition, and all findings. `open_table`: None leaves the rows of a table out.
 
     A table of last values has no row for most offsets, so only its manifests and rejected records are checked.
@@ -48,7 +48,7 @@ def verify(
     """
     log = LoadLog(output)
     manifests = list(log.manifests())
-    findings: list[Finding] = []
+    findings: list[LoadFinding] = []
     rows: Counter[TopicPartition] = Counter()
     gaps: dict[TopicPartition, Counter[str]] = {}
     covered: Covered = {}
@@ -72,12 +72,17 @@ def verify(
     visible = [*own, *(f"{log.rejected_folder}/{name}" for name in output.list(log.rejected_folder))]
     for name in visible:
         if name.rpartition("/")[2].startswith(_VISIBLE) and name not in names:
-            findings.append(Finding(f"{output.path / name} is of no load, but readers of the folder see it; remove it"))
+            findings.append(
+                LoadFinding(f"{output.path / name} is of no load, but readers of the folder see it; remove it")
+            )
     has_all_rows = into != PARQUET and mode_of(manifests[-1].options) == APPEND
     if has_all_rows and open_table is not None and not findings:
         table = open_table(TableName(into, manifests[-1].options["table"], log.identity()))
-        findings += map(Finding, verify_rows(log, manifests, table))
-    return [_row(one, covered[one], rows[one], gaps.get(one, Counter())) for one in sorted(covered)], findings
+        findings += map(LoadFinding, verify_rows(log, manifests, table))
+    return [
+        _row(partition, covered[partition], rows[partition], gaps.get(partition, Counter()))
+        for partition in sorted(covered)
+    ], findings
 
 
 def _row(partition: TopicPartition, covered: Sequence[Interval], rows: int, gaps: Counter[str]) -> Row:
@@ -91,17 +96,19 @@ def _row(partition: TopicPartition, covered: Sequence[Interval], rows: int, gaps
 
 
 def _check_ranges(manifest: Manifest, before: Covered) -> Findings:
-    """The ranges of a load and those before it are, together and without a repetition, what the load says."""
+    """The ranges of a load and of earlier loads are, together and without a repetition, the offsets that it covers."""
     taken = dict(before)
     for wanted in (*(result.wanted for result in manifest.results), *manifest.lost):
         own = Interval(wanted.start_offset, wanted.end_offset)
         known = taken.get(wanted.partition, ())
         if difference(own, known) != (own,) and own.size:
-            yield Finding(f"load {manifest.number}: {_name(wanted)} was loaded before; the folder has records twice")
+            yield LoadFinding(
+                f"load {manifest.number}: {_name(wanted)} was loaded before; the folder has records twice"
+            )
         taken[wanted.partition] = union([*known, own])
     for partition, intervals in taken.items():
         if manifest.covered.get(partition, ()) != intervals:
-            yield Finding(f"load {manifest.number}: the positions of {partition} do not fit its ranges")
+            yield LoadFinding(f"load {manifest.number}: the positions of {partition} do not fit its ranges")
 
 
 def _check_result(output: OutputFolder, rejected_folder: str, result: RangeResult, manifest: Manifest) -> Findings:
@@ -112,23 +119,23 @@ def _check_result(output: OutputFolder, rejected_folder: str, result: RangeResul
         for file in files:
             finding, offsets = _check_file(output, folder, file, result.wanted)
             if finding is not None:
-                yield Finding(f"load {manifest.number}: {finding}")
+                yield LoadFinding(f"load {manifest.number}: {finding}")
                 return
             parts.append(offsets)
     try:
         expected = _arange(complement(list(result.gaps), result.wanted))
     except UnexplainedGap as error:
-        yield Finding(f"load {manifest.number}: {error}")
+        yield LoadFinding(f"load {manifest.number}: {error}")
         return
     found = expected if is_table else np.concatenate(rows)
     if len(found) != result.rows or not np.array_equal(found, expected):
-        yield Finding(
+        yield LoadFinding(
             f"load {manifest.number}: {_name(result.wanted)} has {len(found)} rows in its files, and its gaps leave "
             f"{len(expected)}; load it again into another folder"
         )
     named = _arange((gap.first, gap.last) for gap in result.gaps if gap.reason == REJECTED)
     if not np.array_equal(np.concatenate(rejected), named):
-        yield Finding(f"load {manifest.number}: the rejected records of {_name(result.wanted)} do not fit its gaps")
+        yield LoadFinding(f"load {manifest.number}: the rejected records of {_name(result.wanted)} do not fit its gaps")
 
 
 def _arange(runs: Iterable[tuple[int, int]]) -> Any:
@@ -136,7 +143,7 @@ def _arange(runs: Iterable[tuple[int, int]]) -> Any:
 
 
 def _check_file(output: OutputFolder, folder: str, file: LoadedFile, wanted: OffsetRange) -> tuple[str | None, Any]:
-    """What is wrong with a file, or its offsets."""
+    """The problem of a file; without a problem its offsets."""
     name = file.name if folder == "." else f"{folder}/{file.name}"
     lost = f"{wanted.partition} from {file.first_offset} to {file.last_offset}"
     found = output.measure(name) or output.measure(file.work_name)  # hidden while its load ends

@@ -283,7 +283,7 @@ def _mirror(options: argparse.Namespace) -> Iterator[Row]:
             skips_lost=options.skip_lost,
         )
         wanted.wanted(reader.topics())
-        target = mirrors.Target(connection, target_reader, options.name)
+        target = mirrors.MirrorTarget(connection, target_reader, options.name)
         marker, copier = last_marker(sink), _copier(options, sink)
 
         def wait() -> bool:
@@ -303,7 +303,7 @@ def _move_groups(options: argparse.Namespace) -> Iterator[Row]:
     from headgate.spark.pipelines import mirror as mirrors
     from headgate.spark.pipelines.translation import translate_group
     from headgate.spark.positions.actions import into_store
-    from headgate.spark.positions.places import GROUP, Place, PlaceOffsets
+    from headgate.spark.positions.locations import GROUP, LocationOffsets, OffsetLocation
 
     with (
         Cluster(options.bootstrap_server) as source,
@@ -320,8 +320,8 @@ def _move_groups(options: argparse.Namespace) -> Iterator[Row]:
             if not found:
                 options.failures.append(f"group {group} has no offsets in the topics of the mirror")
                 continue
-            options.target = Place(GROUP, group)
-            result = into_store(target, PlaceOffsets(found), options, [])
+            options.target = OffsetLocation(GROUP, group)
+            result = into_store(target, LocationOffsets(found), options, [])
             options.failures += result.failures
             options.notes += result.notes
             yield from result.rows

@@ -8,29 +8,29 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
-from headgate.spark.sink.marker import Marker, QueryBatch
+from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
-Offsets = Mapping[TopicPartition, int]
+CopiedOffsets = Mapping[TopicPartition, int]
 
 
 class CopyIdentity(NamedTuple):
-    """What a copy does; the same under one name for ever. `ends`: where a replay ends, fixed at its first run."""
+    """The identity of a copy: it never changes under one name. `ends`: where a replay ends, fixed at its first run."""
 
     kind: str
     source: Mapping[str, Any]
-    ends: Offsets | None = None
+    ends: CopiedOffsets | None = None
 
     def query_id(self) -> str:
-        """The text in the marker: readable, and a digest that tells copies apart."""
+        """The text in the marker: readable, and a digest that differs for each copy."""
         text = json.dumps(self.source, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         ends = "" if self.ends is None else json.dumps(to_topics(self.ends), separators=(",", ":"), sort_keys=True)
         return f"{self.kind} {digest} {ends}".rstrip()
 
 
-def plan_of(name: str, identity: CopyIdentity, marker: Marker) -> str:
+def plan_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> str:
     """The plan in a marker of this copy; empty for a mirror. Raises UsageError for a marker of another copy."""
     kind, _, rest = marker.query_id.partition(" ")
     digest, _, plan = rest.partition(" ")
@@ -43,7 +43,7 @@ def plan_of(name: str, identity: CopyIdentity, marker: Marker) -> str:
     return plan
 
 
-def ends_of(name: str, identity: CopyIdentity, marker: Marker) -> Offsets | None:
+def ends_of(name: str, identity: CopyIdentity, marker: SinkMarker) -> CopiedOffsets | None:
     """Where the copy of a marker ends; None for a mirror. Raises UsageError for a marker of another copy."""
     ends = plan_of(name, identity, marker)
     try:
@@ -60,18 +60,18 @@ class CopyState(NamedTuple):
     """How far a copy has come. `next_batch`: the number of the next batch; `positions`: the next offsets to copy."""
 
     next_batch: int
-    positions: Offsets
+    positions: CopiedOffsets
 
 
-def resume(marker: Marker | None) -> CopyState:
-    """The state that a marker tells; without one nothing is copied."""
+def resume(marker: SinkMarker | None) -> CopyState:
+    """The state in a marker; without a marker nothing is copied yet."""
     if marker is None:
         return CopyState(0, {})
     return CopyState(marker.batch_id + 1, from_topics(marker.positions))
 
 
 def starts(
-    positions: Offsets, bounds: Mapping[TopicPartition, Bounds], *, skips_lost: bool
+    positions: CopiedOffsets, bounds: Mapping[TopicPartition, Bounds], *, skips_lost: bool
 ) -> dict[TopicPartition, int]:
     """The next offset of every partition: after what is copied, or the start of a new one. Raises UsageError.
 
@@ -95,7 +95,7 @@ def starts(
     return found
 
 
-def next_ranges(positions: Offsets, ends: Offsets, most: int) -> list[OffsetRange]:
+def next_ranges(positions: CopiedOffsets, ends: CopiedOffsets, most: int) -> list[OffsetRange]:
     """The ranges of the next batch: up to `most` offsets, shared out among the partitions by what they have left."""
     left = {partition: end - positions[partition] for partition, end in sorted(ends.items())}
     total = sum(size for size in left.values() if size > 0)
@@ -109,11 +109,11 @@ def next_ranges(positions: Offsets, ends: Offsets, most: int) -> list[OffsetRang
 
 def next_batch(identity: CopyIdentity, state: CopyState, ranges: Iterable[OffsetRange]) -> QueryBatch:
     """The batch of these ranges, with the positions after it."""
-    after = {**state.positions, **{one.partition: one.end_offset for one in ranges}}
+    after = {**state.positions, **{wanted.partition: wanted.end_offset for wanted in ranges}}
     return QueryBatch(identity.query_id(), state.next_batch, to_topics(after))
 
 
-def to_topics(offsets: Offsets) -> dict[str, dict[int, int]]:
+def to_topics(offsets: CopiedOffsets) -> dict[str, dict[int, int]]:
     """Offsets by topic and number."""
     found: dict[str, dict[int, int]] = {}
     for partition, offset in sorted(offsets.items()):

@@ -1,7 +1,7 @@
 """One batch after another from one cluster into another, or into another topic, each exactly once.
 
-Spark's tasks read ranges with the format `headgate` and write them with the sink. What is copied, and how far, is in
-the marker of the sink alone.
+Spark's tasks read ranges with the format `headgate` and write them with the sink. The progress of
+a copy is in the marker of the sink alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection
-from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, Outcome
-from headgate.spark.sink.marker import Marker, QueryBatch
+from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, WriteOutcome
+from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.spark.sink.sink import Sink
-from headgate.spark.sink.transaction import Producer
+from headgate.spark.sink.transaction import TransactionalProducer
 
-Beside = Callable[[Producer], None]
+Beside = Callable[[TransactionalProducer], None]
 """Writes something else within the transaction of a batch, before its records."""
 
 
-def last_marker(sink: Sink) -> Marker | None:
+def last_marker(sink: Sink) -> SinkMarker | None:
     """The marker of the last batch under the sink's name. A copy that still runs elsewhere is fenced by that."""
     assert sink.name is not None, "a copy has a name"
     with Connection(sink.bootstrap, sink.delivery_timeout_s) as connection:
@@ -47,7 +47,7 @@ class Copier:
     sink: Sink
     names: Mapping[str, str]
 
-    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> Outcome:
+    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> WriteOutcome:
         """Copy one batch. Raises SinkRefused, SinkFailed, and what Spark raises."""
         return self.sink.write_batch(self.frame(ranges), batch, beside)
 
@@ -58,7 +58,7 @@ class Copier:
         reader = self.session.read.format("headgate").options(**read_options(self.bootstrap, self.log_dirs, ranges))
         rows = reader.load().select("topic", "partition", "key", "value", "headers", "timestamp")
         rows = rows if self.sink.keep_partitions else rows.drop("partition")
-        renamed = [(name, self.names[name]) for name in sorted({one.partition.topic for one in ranges})]
+        renamed = [(name, self.names[name]) for name in sorted({wanted.partition.topic for wanted in ranges})]
         if all(name == target for name, target in renamed):
             return rows
         pairs = [functions.lit(text) for both in renamed for text in both]
@@ -68,8 +68,8 @@ class Copier:
 def read_options(bootstrap: str | None, log_dirs: Sequence[str], ranges: Iterable[OffsetRange]) -> dict[str, str]:
     """Options of the format `headgate` for exactly these ranges, one for each partition."""
     wanted = list(ranges)
-    starts = to_topics({one.partition: one.start_offset for one in wanted})
-    ends = to_topics({one.partition: one.end_offset for one in wanted})
+    starts = to_topics({piece.partition: piece.start_offset for piece in wanted})
+    ends = to_topics({piece.partition: piece.end_offset for piece in wanted})
     options = {
         "assign": json.dumps({topic: sorted(row) for topic, row in starts.items()}),
         "startingOffsets": json.dumps(starts),
@@ -84,7 +84,7 @@ def read_options(bootstrap: str | None, log_dirs: Sequence[str], ranges: Iterabl
     return options
 
 
-def describe(state: CopyState, outcome: Outcome) -> dict[str, object]:
+def describe(state: CopyState, outcome: WriteOutcome) -> dict[str, object]:
     """The row of one copied batch."""
     return {
         "batch": state.next_batch,

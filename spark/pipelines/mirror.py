@@ -14,9 +14,9 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from headgate.protocol.records import batch
 from headgate.spark.pipelines import sync_points
 from headgate.spark.pipelines.copy_plan import (
+    CopiedOffsets,
     CopyIdentity,
     CopyState,
-    Offsets,
     ends_of,
     next_batch,
     next_ranges,
@@ -26,11 +26,11 @@ from headgate.spark.pipelines.copy_plan import (
 from headgate.spark.pipelines.copying import Beside, Copier, describe
 from headgate.spark.pipelines.replay import advance, bounds_end
 from headgate.spark.pipelines.sync_points import OFFSETS_TOPIC, SyncPoint
-from headgate.spark.reading.log_reader import IsolationLevel, LogReader, Topic
+from headgate.spark.reading.log_reader import IsolationLevel, TopicDescription, TopicReader
 from headgate.spark.sink.batch_log import CONFIGS
 from headgate.spark.sink.connection import Connection
-from headgate.spark.sink.marker import BATCHES_TOPIC, Marker
-from headgate.spark.sink.transaction import BatchWriter, Producer
+from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker
+from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.source.planning import INTERNAL_TOPICS
 from headgate.tools.client import Client
 from headgate.tools.cluster import TopicPartition, shorten_list
@@ -43,7 +43,7 @@ _POINTS = TopicPartition(OFFSETS_TOPIC, 0)
 
 @dataclass(frozen=True)
 class Mirror:
-    """What to mirror. `topics`: names; `pattern`: a regular expression over whole names. `cluster_id`: the source's."""
+    """The topics to mirror. `topics`: names; `pattern`: a regular expression for whole names. `cluster_id`: source."""
 
     name: str
     cluster_id: str | None
@@ -57,7 +57,7 @@ class Mirror:
         """Topics may be added to a mirror; another source or another prefix is another mirror."""
         return CopyIdentity("mirror", {"cluster_id": self.cluster_id, "prefix": self.prefix})
 
-    def wanted(self, topics: Mapping[str, Topic]) -> dict[str, Topic]:
+    def wanted(self, topics: Mapping[str, TopicDescription]) -> dict[str, TopicDescription]:
         """The source's topics to mirror. Raises UsageError for a missing one."""
         if self.pattern is not None:
             matches = re.compile(self.pattern).fullmatch
@@ -68,14 +68,14 @@ class Mirror:
         return {name: topics[name] for name in self.topics}
 
 
-class Target:
+class MirrorTarget:
     """The target's side: missing topics, ends of partitions, sync points."""
 
-    def __init__(self, connection: Connection, reader: LogReader, name: str) -> None:
+    def __init__(self, connection: Connection, reader: TopicReader, name: str) -> None:
         self._connection, self._reader, self._name = connection, reader, name
 
     def prepare(
-        self, wanted: Mapping[str, Topic], names: Mapping[str, str], configs: Callable[[str], dict[str, str]]
+        self, wanted: Mapping[str, TopicDescription], names: Mapping[str, str], configs: Callable[[str], dict[str, str]]
     ) -> None:
         """Create what is missing. Raises UsageError for a topic with fewer partitions than in the source."""
         if not self._connection.partition_count(OFFSETS_TOPIC):
@@ -109,27 +109,27 @@ class Target:
             raise UsageError(f"{name} cannot be created in the target: {problem}; create the topic by hand")
         self._connection.wait_for_topic(name)
 
-    def note_point(self, state: CopyState, positions: Offsets, names: Mapping[str, str]) -> Beside:
+    def note_point(self, state: CopyState, positions: CopiedOffsets, names: Mapping[str, str]) -> Beside:
         """The function that writes a sync point within the transaction of a batch, before its records."""
 
-        def write(producer: Producer) -> None:
-            targets = [TopicPartition(names[one.topic], one.number) for one in positions]
+        def write(producer: TransactionalProducer) -> None:
+            targets = [TopicPartition(names[partition.topic], partition.number) for partition in positions]
             ends = bounds_end(self._reader.bounds(targets, IsolationLevel.READ_UNCOMMITTED))
             point = SyncPoint(state.next_batch, positions, ends, names)
             record = batch.Record(
                 timestamp=-1, key=sync_points.key(self._name, state.next_batch), value=sync_points.encode(point)
             )
             built = batch.build([record], is_transactional=True)
-            BatchWriter(self._connection, producer).write({_POINTS: (1, built)})
+            TransactionWriter(self._connection, producer).write({_POINTS: (1, built)})
 
         return write
 
 
 def run(
     mirror: Mirror,
-    reader: LogReader,
-    target: Target,
-    marker: Marker | None,
+    reader: TopicReader,
+    target: MirrorTarget,
+    marker: SinkMarker | None,
     copier: Copier,
     configs: Callable[[str], dict[str, str]],
     wait: Callable[[], bool],
@@ -152,7 +152,7 @@ def run(
             prepared = set(partitions)
         bounds = reader.bounds(partitions, IsolationLevel.READ_COMMITTED)
         positions = starts(state.positions, bounds, skips_lost=mirror.skips_lost)
-        # A topic that is not mirrored any more keeps its position
+        # A topic that is no longer mirrored keeps its position
         state = CopyState(state.next_batch, {**state.positions, **positions})
         ranges = next_ranges(positions, bounds_end(bounds), mirror.most_offsets)
         if not ranges:
@@ -165,7 +165,7 @@ def run(
         state = advance(state, ranges)
 
 
-def read_points(reader: LogReader, name: str) -> list[SyncPoint]:
+def read_points(reader: TopicReader, name: str) -> list[SyncPoint]:
     """The sync points of a mirror, from the target. Raises UsageError without any."""
     from headgate.spark.reading.log_reader import OffsetRange
     from headgate.spark.records.columns import columns

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.spark.pipelines.copy_plan import (
+    CopiedOffsets,
     CopyIdentity,
     CopyState,
-    Offsets,
     ends_of,
     next_batch,
     next_ranges,
     resume,
 )
 from headgate.spark.pipelines.copying import Copier, describe
-from headgate.spark.reading.log_reader import IsolationLevel, LogReader, OffsetRange
-from headgate.spark.sink.marker import Marker
+from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange, TopicReader
+from headgate.spark.sink.marker import SinkMarker
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import Row, UsageError
 
@@ -31,7 +31,7 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 
 @dataclass(frozen=True)
 class Replay:
-    """What to replay. `from_ms`, `to_ms`: times in ms; None: the start, and the end at the first run."""
+    """The records to replay. `from_ms`, `to_ms`: times in ms; None: the start, and the end at the first run."""
 
     name: str
     topic: str
@@ -52,35 +52,51 @@ class Replay:
         return CopyIdentity("replay", source)
 
 
-def plan(replay: Replay, reader: LogReader) -> tuple[Offsets, Offsets]:
+def plan(replay: Replay, reader: TopicReader) -> tuple[CopiedOffsets, CopiedOffsets]:
     """(first offset, end offset) of each partition. Raises UsageError, LogUnavailable."""
     topic = reader.topics().get(replay.topic)
     if topic is None:
         raise UsageError(f"there is no topic {replay.topic}; `headgate topics list` shows all")
     partitions = [TopicPartition(replay.topic, number) for number in topic.partitions]
     bounds = reader.bounds(partitions, COMMITTED)
-    starts = _at(reader, {one: bounds[one].start_offset for one in partitions}, replay.from_ms, bounds_end(bounds))
+    starts = _at(
+        reader,
+        {partition: bounds[partition].start_offset for partition in partitions},
+        replay.from_ms,
+        bounds_end(bounds),
+    )
     ends = _at(reader, bounds_end(bounds), replay.to_ms, bounds_end(bounds))
-    clipped = {one: min(max(starts[one], bounds[one].start_offset), bounds[one].end_offset) for one in partitions}
-    return clipped, {one: max(clipped[one], min(ends[one], bounds[one].end_offset)) for one in partitions}
+    clipped = {
+        partition: min(max(starts[partition], bounds[partition].start_offset), bounds[partition].end_offset)
+        for partition in partitions
+    }
+    return clipped, {
+        partition: max(clipped[partition], min(ends[partition], bounds[partition].end_offset))
+        for partition in partitions
+    }
 
 
 def bounds_end(bounds: Any) -> dict[TopicPartition, int]:
-    return {partition: one.end_offset for partition, one in bounds.items()}
+    return {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
 
 
-def _at(reader: LogReader, default: Offsets, time_ms: int | None, without: Offsets) -> dict[TopicPartition, int]:
+def _at(
+    reader: TopicReader, default: CopiedOffsets, time_ms: int | None, without: CopiedOffsets
+) -> dict[TopicPartition, int]:
     """The offsets of a time; `without`: where no record is as new; `default`: without a time."""
     if time_ms is None:
         return dict(default)
     found = reader.offsets_for_times(dict.fromkeys(default, time_ms))
-    return {one: offset if (offset := found.get(one)) is not None else without[one] for one in default}
+    return {
+        partition: offset if (offset := found.get(partition)) is not None else without[partition]
+        for partition in default
+    }
 
 
 def run(
     replay: Replay,
-    reader: LogReader,
-    marker: Marker | None,
+    reader: TopicReader,
+    marker: SinkMarker | None,
     open_copier: Callable[[], Copier],
 ) -> Iterator[Row]:
     """A row for each batch. Raises UsageError, SinkRefused, SinkFailed. The copier is opened if there is work."""
@@ -104,12 +120,14 @@ def run(
 
 def advance(state: CopyState, ranges: list[OffsetRange]) -> CopyState:
     """The state after a batch."""
-    return CopyState(state.next_batch + 1, {**state.positions, **{one.partition: one.end_offset for one in ranges}})
+    return CopyState(
+        state.next_batch + 1, {**state.positions, **{wanted.partition: wanted.end_offset for wanted in ranges}}
+    )
 
 
-def _check_not_lost(positions: Offsets, ends: Offsets, reader: LogReader) -> None:
+def _check_not_lost(positions: CopiedOffsets, ends: CopiedOffsets, reader: TopicReader) -> None:
     """Raise UsageError if records between the positions and the ends are gone."""
-    left = [one for one, end in ends.items() if positions.get(one, 0) < end]
+    left = [partition for partition, end in ends.items() if positions.get(partition, 0) < end]
     for partition, bounds in reader.bounds(left, COMMITTED).items():
         position = positions[partition]
         if position < bounds.start_offset or ends[partition] > bounds.end_offset:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from headgate.spark.pipelines.copy_plan import CopyIdentity, damaged_plan, plan_of
 from headgate.spark.pipelines.table_source import TableSource
-from headgate.spark.sink.exactly_once import Outcome
-from headgate.spark.sink.marker import Marker, QueryBatch
+from headgate.spark.sink.exactly_once import WriteOutcome
+from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.spark.sink.sink import Sink
 from headgate.tools.output import Row, UsageError
 
@@ -25,7 +25,7 @@ _BYTES = ("binary", "string")
 
 @dataclass(frozen=True)
 class TableReplay:
-    """What to replay. `from_ms`, `to_ms`: rows with these timestamps only. `most_rows`: of a batch, about."""
+    """The rows to replay. `from_ms`, `to_ms`: rows with these timestamps only. `most_rows`: of a batch, about."""
 
     name: str
     table: TableSource
@@ -47,7 +47,7 @@ class TableReplay:
 
 
 class TablePlan(NamedTuple):
-    """What the first run fixes."""
+    """The facts that the first run fixes."""
 
     version: str
     batches: int
@@ -59,11 +59,11 @@ class BatchCopier(Protocol):
     def plan(self, replay: TableReplay) -> TablePlan:
         """The plan for the present version. Raises UsageError."""
 
-    def copy(self, replay: TableReplay, plan: TablePlan, batch: QueryBatch) -> Outcome:
+    def copy(self, replay: TableReplay, plan: TablePlan, batch: QueryBatch) -> WriteOutcome:
         """Write the batch with this number. Raises UsageError, SinkRefused, SinkFailed."""
 
 
-def run(replay: TableReplay, marker: Marker | None, open_copier: Callable[[], BatchCopier]) -> Iterator[Row]:
+def run(replay: TableReplay, marker: SinkMarker | None, open_copier: Callable[[], BatchCopier]) -> Iterator[Row]:
     """A row for each batch. Raises UsageError, SinkRefused, SinkFailed. The copier is opened if there is work."""
     identity, first = replay.identity(), 0
     copier: BatchCopier | None = None
@@ -108,7 +108,7 @@ class SparkCopier:
         rows = wanted_rows(replay, replay.table.rows(self._session, version))
         return TablePlan(version, -(-rows.count() // replay.most_rows))
 
-    def copy(self, replay: TableReplay, plan: TablePlan, batch: QueryBatch) -> Outcome:
+    def copy(self, replay: TableReplay, plan: TablePlan, batch: QueryBatch) -> WriteOutcome:
         rows = wanted_rows(replay, replay.table.rows(self._session, plan.version))
         return self._sink.write_batch(batch_of(replay, rows, plan.batches, batch.batch_id), batch)
 
@@ -138,7 +138,7 @@ def wanted_rows(replay: TableReplay, rows: Any) -> Any:
 
 
 def batch_of(replay: TableReplay, rows: Any, batches: int, number: int) -> Any:
-    """The rows of one batch; those of a partition, or of a key, are in one task and in order."""
+    """The rows of one batch. The rows of a partition, or of a key, are in one task and in order."""
     from pyspark.sql import functions as f
 
     if batches > 1:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from headgate.spark.pipelines.copy_plan import Offsets, from_topics, to_topics
+from headgate.spark.pipelines.copy_plan import CopiedOffsets, from_topics, to_topics
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
@@ -26,12 +26,12 @@ class SyncPoint(NamedTuple):
     """The state before a batch. `names`: the target topic of each source topic."""
 
     batch_id: int
-    source: Offsets
-    target: Offsets
+    source: CopiedOffsets
+    target: CopiedOffsets
     names: Mapping[str, str]
 
 
-class Pair(NamedTuple):
+class OffsetPair(NamedTuple):
     """One partition's place in a sync point."""
 
     target: TopicPartition
@@ -86,16 +86,16 @@ def _decode(name: str, value: bytes) -> SyncPoint:
         ) from None
 
 
-def nearest(points: Iterable[SyncPoint], partition: TopicPartition, offset: int) -> Pair | None:
+def nearest(points: Iterable[SyncPoint], partition: TopicPartition, offset: int) -> OffsetPair | None:
     """The last point at or before an offset of the source; None if there is none."""
-    best: Pair | None = None
+    best: OffsetPair | None = None
     for point in points:
         at = point.source.get(partition)
         if at is None or at > offset or partition.topic not in point.names:
             continue
         target = TopicPartition(point.names[partition.topic], partition.number)
         if target in point.target and (best is None or at >= best.source_offset):
-            best = Pair(target, at, point.target[target])
+            best = OffsetPair(target, at, point.target[target])
     return best
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.spark.load import load_log
-from headgate.spark.load.documents import DamagedDocument
-from headgate.spark.load.folder import FolderError, OutputFolder
-from headgate.spark.load.load_log import LoadLog
-from headgate.spark.load.planning import LoadRefused
-from headgate.spark.load.tables import DELTA, ICEBERG, PARQUET, check_identifier
+from headgate.spark.load.output import load_log
+from headgate.spark.load.output.documents import DamagedDocument
+from headgate.spark.load.output.folder import FolderError, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import DELTA, ICEBERG, PARQUET, check_identifier
 from headgate.tools.output import UsageError
 
 PREFIX = "table:"
@@ -54,13 +54,13 @@ class TableSource(NamedTuple):
         return session.read.parquet(*self._files(int(version)))
 
     def _files(self, last_load: int) -> list[str]:
-        """The Parquet files of the loads up to this one; without one, the folder, whose error Spark tells."""
+        """The Parquet files of the loads up to this one; without one, the folder: Spark then reports its error."""
         log, folder = _log(self.name), Path(self.name)
         try:
             manifests = [log.manifest(number) for number in range(1, last_load + 1)]
         except (DamagedDocument, FolderError) as error:
             raise UsageError(str(error)) from None
-        files = [file.name for one in manifests for result in one.results for file in result.files]
+        files = [file.name for manifest in manifests for result in manifest.results for file in result.files]
         return [str(folder / name) for name in files] or [str(folder)]
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headgate.spark.pipelines.sync_points import Pair, SyncPoint, nearest
-from headgate.spark.reading.log_reader import IsolationLevel, LogReader, OffsetRange
+from headgate.spark.pipelines.sync_points import OffsetPair, SyncPoint, nearest
+from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange, TopicReader
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 
@@ -27,7 +27,7 @@ class Translation(NamedTuple):
 
 
 def translate(
-    points: Sequence[SyncPoint], partition: TopicPartition, offset: int, source: LogReader, target: LogReader
+    points: Sequence[SyncPoint], partition: TopicPartition, offset: int, source: TopicReader, target: TopicReader
 ) -> Translation | str:
     """The place of a source offset in the target, or the reason why there is none."""
     pair = nearest(points, partition, offset)
@@ -43,7 +43,7 @@ def translate(
 
 
 def translate_group(
-    points: Sequence[SyncPoint], offsets: CommittedOffsets, source: LogReader, target: LogReader
+    points: Sequence[SyncPoint], offsets: CommittedOffsets, source: TopicReader, target: TopicReader
 ) -> tuple[CommittedOffsets, list[str]]:
     """A group's offsets in the target, and sentences about partitions that are left out or not exact.
 
@@ -65,12 +65,12 @@ def translate_group(
     return found, notes
 
 
-def count_records(reader: LogReader, wanted: OffsetRange) -> int:
+def count_records(reader: TopicReader, wanted: OffsetRange) -> int:
     """The number of visible records in a range."""
     return sum(len(offsets) for offsets in _offsets(reader, wanted))
 
 
-def _skip(pair: Pair, records: int, target: LogReader) -> Translation:
+def _skip(pair: OffsetPair, records: int, target: TopicReader) -> Translation:
     """The offset behind so many visible records of the target."""
     bounds = target.bounds([pair.target], COMMITTED)[pair.target]
     if bounds.start_offset > pair.target_offset:  # retention took records that would have to be counted
@@ -85,7 +85,7 @@ def _skip(pair: Pair, records: int, target: LogReader) -> Translation:
     return Translation(pair.target, end, left)
 
 
-def _offsets(reader: LogReader, wanted: OffsetRange) -> Iterable[Sequence[int]]:
+def _offsets(reader: TopicReader, wanted: OffsetRange) -> Iterable[Sequence[int]]:
     """The offsets of the visible records, batch by batch."""
     from headgate.spark.records.columns import columns
 

@@ -8,8 +8,17 @@ from typing import NamedTuple
 
 from headgate.spark.positions import checkpoint, topic_ids, transfer
 from headgate.spark.positions.check import CheckStatus, PartitionCheck, check, sentence
-from headgate.spark.positions.lag import look, summarize, to_row
-from headgate.spark.positions.places import CHECKPOINT, FILE, SPARK, TABLE, Connect, Place, PlaceOffsets, read_place
+from headgate.spark.positions.lag import read_lag, summarize, to_row
+from headgate.spark.positions.locations import (
+    CHECKPOINT,
+    FILE,
+    SPARK,
+    TABLE,
+    Connect,
+    LocationOffsets,
+    OffsetLocation,
+    read_location,
+)
 from headgate.spark.positions.topic_ids import TopicIds
 from headgate.storage.disk.layout import format_id
 from headgate.tools.cluster import Cluster, TopicPartition
@@ -24,19 +33,19 @@ _NOTHING_CHANGED = "nothing is changed"
 
 
 def run_lag(connect: Connect, options: argparse.Namespace) -> CommandResult:
-    """`lag`: the lag of each place in each partition, compared with the limits."""
+    """`lag`: the lag of each location in each partition, compared with the limits."""
     if options.watch is not None:
         from headgate.spark.positions import watch
 
         return watch.run(connect, options)
-    rows, failures, notes = look(connect, options)
-    behind, unclear = check_lag_limits([one.lag for one in rows], options.fail_above, options.fail_above_seconds)
+    rows, failures, notes = read_lag(connect, options)
+    behind, unclear = check_lag_limits([row.lag for row in rows], options.fail_above, options.fail_above_seconds)
     if options.plot:
         from headgate.spark.positions import plot
 
         notes = [*notes, plot.run(options, rows)]
     return CommandResult(
-        [to_row(one) for one in rows],
+        [to_row(row) for row in rows],
         [*failures, *unclear],
         [*behind, *notes, *summarize(rows)],
         is_alarm=bool(behind),
@@ -47,10 +56,10 @@ def run_lag(connect: Connect, options: argparse.Namespace) -> CommandResult:
 
 
 class _Subject(NamedTuple):
-    """What is checked: a checkpoint, or the output of a load. `folder`: where ids may be noted."""
+    """A checkpoint, or the output of a load, to check. `folder`: for noted ids."""
 
-    offsets: checkpoint.Offsets
-    planned: checkpoint.Offsets
+    offsets: checkpoint.NextOffsets
+    planned: checkpoint.NextOffsets
     noted: TopicIds
     notes: list[str]
     folder: checkpoint.Folder | None
@@ -71,29 +80,29 @@ def run_check(connect: Connect, options: argparse.Namespace) -> CommandResult:
     ]
     ends = list_ends(cluster, {*partitions, *subject.offsets, *subject.planned})
     rows = check(subject.offsets, subject.planned, ends, partitions, subject.noted.ids, present.ids)
-    unknown = [one.partition for one in rows if one.status is CheckStatus.UNKNOWN]
-    notes = [sentence(one) for one in rows if one.status not in (CheckStatus.OK, CheckStatus.UNKNOWN)]
+    unknown = [row.partition for row in rows if row.status is CheckStatus.UNKNOWN]
+    notes = [sentence(row) for row in rows if row.status not in (CheckStatus.OK, CheckStatus.UNKNOWN)]
     notes += [*subject.notes, *_describe(subject.noted, present, topics)]
     if options.note and subject.folder is not None:
         notes.append(_note(subject.folder, subject.noted, present, topics, replaces=options.replace))
     return CommandResult(
-        [_check_row(one, subject.noted, present) for one in rows],
+        [_check_row(row, subject.noted, present) for row in rows],
         [f"{partition}: {ends.failed[partition].text}" for partition in unknown],
         notes,
-        is_alarm=any(one.status.is_alarm for one in rows),
+        is_alarm=any(row.status.is_alarm for row in rows),
     )
 
 
-def _subject(place: Place) -> _Subject:
+def _subject(location: OffsetLocation) -> _Subject:
     """Raises UsageError."""
-    if place.kind == TABLE:
+    if location.kind == TABLE:
         from headgate.spark.positions import loads  # a load has more to import than a checkpoint
 
-        return _Subject(loads.positions(place.name), {}, TopicIds(loads.topic_ids(place.name)), [], None)
-    if place.kind != CHECKPOINT:
-        raise UsageError(f"{place} is no checkpoint; write checkpoint:FOLDER or table:OUT")
-    folder = checkpoint.open_folder(place.name)
-    found = checkpoint.read_checkpoint(place.name, folder=folder)
+        return _Subject(loads.positions(location.name), {}, TopicIds(loads.topic_ids(location.name)), [], None)
+    if location.kind != CHECKPOINT:
+        raise UsageError(f"{location} is no checkpoint; write checkpoint:FOLDER or table:OUT")
+    folder = checkpoint.open_folder(location.name)
+    found = checkpoint.read_checkpoint(location.name, folder=folder)
     notes = []
     if found.progress.done is None:
         notes.append("no batch is done yet")
@@ -132,17 +141,17 @@ def _note(folder: checkpoint.Folder, noted: TopicIds, present: TopicIds, topics:
     return f"the ids of {len(present.ids)} topics are noted in {topic_ids.FILE}{more}"
 
 
-def _check_row(one: PartitionCheck, noted: TopicIds, present: TopicIds) -> Row:
-    topic = one.partition.topic
+def _check_row(row: PartitionCheck, noted: TopicIds, present: TopicIds) -> Row:
+    topic = row.partition.topic
     return {
         "topic": topic,
-        "partition": one.partition.number,
-        "committed": one.offset,
-        "planned": one.planned,
-        "start": one.start,
-        "end": one.end,
-        "lost": one.lost,
-        "status": one.status.value,
+        "partition": row.partition.number,
+        "committed": row.offset,
+        "planned": row.planned,
+        "start": row.start,
+        "end": row.end,
+        "lost": row.lost,
+        "status": row.status.value,
         "noted_id": format_id(noted.ids[topic]) if topic in noted.ids else None,
         "topic_id": format_id(present.ids[topic]) if topic in present.ids else None,
     }
@@ -152,12 +161,12 @@ def _check_row(one: PartitionCheck, noted: TopicIds, present: TopicIds) -> Row:
 
 
 def run_offsets(connect: Connect, options: argparse.Namespace) -> CommandResult:
-    """`offsets`: read one place, and write another one."""
+    """`offsets`: read the offsets of one location, and write them to another one."""
     source, target = options.source, options.target
     refusal = transfer.refuse_target(target.kind)
     if refusal:
         raise refusal
-    found = read_place(source, connect, options.topic, options.group)
+    found = read_location(source, connect, options.topic, options.group)
     notes = list(found.notes)
     if not found.offsets:
         return CommandResult(failures=[f"{source} has no offsets; {_NOTHING_CHANGED}"], notes=notes)
@@ -171,8 +180,10 @@ def run_offsets(connect: Connect, options: argparse.Namespace) -> CommandResult:
     return into_store(connect(), found, options, notes)
 
 
-def into_store(cluster: Cluster, found: PlaceOffsets, options: argparse.Namespace, notes: list[str]) -> CommandResult:
-    target: Place = options.target
+def into_store(
+    cluster: Cluster, found: LocationOffsets, options: argparse.Namespace, notes: list[str]
+) -> CommandResult:
+    target: OffsetLocation = options.target
     plan = transfer.plan(cluster, found, target, allows_backwards=options.backwards)
     rows = [_change_row(target, change) for change in plan.changes]
     if plan.problems:
@@ -183,11 +194,19 @@ def into_store(cluster: Cluster, found: PlaceOffsets, options: argparse.Namespac
     return CommandResult([_change_row(target, change) for change in applied], failures, notes)
 
 
-def _into_file(source: Place, target: Place, found: PlaceOffsets, options: argparse.Namespace) -> CommandResult:
+def _into_file(
+    source: OffsetLocation, target: OffsetLocation, found: LocationOffsets, options: argparse.Namespace
+) -> CommandResult:
     name = options.group or source.name
     rows = [
-        {"target": str(target), "topic": one.topic, "partition": one.number, "before": None, "after": at.offset}
-        for one, at in sorted(found.offsets.items())
+        {
+            "target": str(target),
+            "topic": partition.topic,
+            "partition": partition.number,
+            "before": None,
+            "after": at.offset,
+        }
+        for partition, at in sorted(found.offsets.items())
     ]
     if not options.execute:
         return CommandResult(rows, notes=[*found.notes, DRY_RUN])
@@ -196,7 +215,7 @@ def _into_file(source: Place, target: Place, found: PlaceOffsets, options: argpa
     return CommandResult(rows, notes=[*found.notes, note])
 
 
-def _change_row(target: Place, change: OffsetChange) -> Row:
+def _change_row(target: OffsetLocation, change: OffsetChange) -> Row:
     return {
         "target": str(target),
         "topic": change.partition.topic,

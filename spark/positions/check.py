@@ -1,7 +1,7 @@
-"""A checkpoint against the topics as they are: what a restart of the query would lose, miss or read anew.
+"""A checkpoint against the topics as they are: the records that a restart of the query would lose, miss or repeat.
 
-Spark itself compares offsets alone. So it does not see a topic that was made anew and has more records than the
-checkpoint has read, and reads on in the middle of other records; the ids of topics tell.
+Spark itself compares offsets alone. A topic may have been deleted and created again, with more records than the
+checkpoint has read: Spark then goes on in the middle of other records. Only the ids of topics show that.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from headgate.spark.positions.checkpoint import Offsets
+from headgate.spark.positions.checkpoint import NextOffsets
 from headgate.tools.cluster import Failure, TopicPartition
 from headgate.tools.groups.offsets import PartitionEnds, is_unknown_partition
 
 
 class CheckStatus(Enum):
-    """What a restart meets in a partition."""
+    """The state of a partition for a restart."""
 
     OK = "ok"
     LOST = "lost"
@@ -33,7 +33,7 @@ class CheckStatus(Enum):
 
 
 class PartitionCheck(NamedTuple):
-    """One partition. `offset`, `planned`: the next offset behind the done and behind the planned batch.
+    """One partition. `offset`, `planned`: the next offset after the done and after the planned batch.
 
     `lost`: the number of offsets between the query and the log start, which are gone.
     """
@@ -48,8 +48,8 @@ class PartitionCheck(NamedTuple):
 
 
 def check(
-    offsets: Offsets,
-    planned: Offsets,
+    offsets: NextOffsets,
+    planned: NextOffsets,
     ends: PartitionEnds,
     partitions: Iterable[TopicPartition],
     noted: Mapping[str, bytes],
@@ -91,7 +91,7 @@ def _status(
 
 
 def sentence(row: PartitionCheck) -> str:
-    """What the status of a partition means for the query; empty if nothing happens."""
+    """The meaning of a partition's status for the query; empty if nothing happens."""
     match row.status:
         case CheckStatus.LOST:
             gone = (

@@ -19,31 +19,31 @@ BATCHES_FOR_RATE: Final = 10
 """The last done batches that the rate of a query is measured over."""
 ALL_BATCHES: Final = 1 << 30
 
-Offsets = Mapping[TopicPartition, int]
+NextOffsets = Mapping[TopicPartition, int]
 
 
-class Batch(NamedTuple):
+class CheckpointBatch(NamedTuple):
     """A batch of the offset log: its start in ms since 1970 (0: unknown), and the next offset behind it."""
 
     number: int
     planned_ms: int
-    offsets: Offsets
+    offsets: NextOffsets
 
 
 class Checkpoint(NamedTuple):
     """A query by its checkpoint.
 
-    `offsets`: the next offset of each partition behind the last batch that is done. `planned`: the same behind the
-    batch that Spark runs again at the next start; empty without one. `batches`: the last done batches and the planned
-    one, the oldest first. `foreign`: sources that do not read Kafka.
+    `offsets`: the next offset of each partition after the last done batch. `planned`: the same after the batch
+    that Spark runs again at the next start; empty without one. `batches`: the last done batches and the planned one,
+    the oldest first. `foreign`: sources that do not read Kafka.
     """
 
     folder: str
     query_id: str | None
     progress: Progress
-    offsets: Offsets
-    planned: Offsets
-    batches: Sequence[Batch]
+    offsets: NextOffsets
+    planned: NextOffsets
+    batches: Sequence[CheckpointBatch]
     foreign: Sequence[str]
 
 
@@ -86,7 +86,7 @@ class LocalFolder:
     def names(self, folder: str) -> list[str]:
         """See `Folder`."""
         try:
-            return [one.name for one in (self._path / folder).iterdir()]
+            return [path.name for path in (self._path / folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -116,7 +116,7 @@ class ArrowFolder:
         from pyarrow import fs
 
         selector = fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True)
-        return [one.base_name for one in self._files.get_file_info(selector)]
+        return [info.base_name for info in self._files.get_file_info(selector)]
 
     def read(self, path: str) -> bytes | None:
         """See `Folder`."""
@@ -155,10 +155,12 @@ def _read(place: str, files: Folder, count: int) -> Checkpoint:
     progress = spark_checkpoint.find_progress(written, committed)
     if committed and progress.done is None:
         raise MalformedCheckpoint(f"commits has batch {committed[-1]}, but offsets has none of the done batches")
-    wanted = [one for one in written if progress.done is not None and one <= progress.done][-count:]
+    wanted = [batch_number for batch_number in written if progress.done is not None and batch_number <= progress.done][
+        -count:
+    ]
     if progress.planned is not None:
         wanted.append(progress.planned)
-    found = {number: one for number, one in _batches(files, wanted) if one is not None}
+    found = {number: batch for number, batch in _batches(files, wanted) if batch is not None}
     for number in (progress.done, progress.planned):
         if number is not None and number not in found:
             raise MalformedCheckpoint(f"offsets/{number} is gone; is this checkpoint being deleted?")
@@ -170,7 +172,10 @@ def _read(place: str, files: Folder, count: int) -> Checkpoint:
         progress,
         _by_partition(_initial(files, last) if done is None else done.positions()),
         _by_partition(found[progress.planned].positions()) if progress.planned is not None else {},
-        [Batch(number, one.planned_ms, _by_partition(one.positions())) for number, one in found.items()],
+        [
+            CheckpointBatch(number, batch.planned_ms, _by_partition(batch.positions()))
+            for number, batch in found.items()
+        ],
         last.foreign() if last is not None else [],
     )
 
@@ -187,17 +192,17 @@ def _batches(files: Folder, numbers: Iterable[int]) -> Iterable[tuple[int, Batch
 def _initial(files: Folder, planned: BatchOffsets | None) -> Positions:
     """The offsets at which the sources began; none before the first batch is planned."""
     noted = [] if planned is None else [planned.initial_positions()]
-    contents = (files.read(f"sources/{one}/0") for one in sorted(files.names("sources")))
-    found = (spark_checkpoint.parse_initial_positions(one) for one in contents if one is not None)
-    return spark_checkpoint.lowest([*noted, *(one for one in found if one is not None)])
+    contents = (files.read(f"sources/{name}/0") for name in sorted(files.names("sources")))
+    found = (spark_checkpoint.parse_initial_positions(content) for content in contents if content is not None)
+    return spark_checkpoint.lowest([*noted, *(positions for positions in found if positions is not None)])
 
 
-def _by_partition(positions: Positions) -> Offsets:
+def _by_partition(positions: Positions) -> NextOffsets:
     return {TopicPartition(*partition): offset for partition, offset in positions.items()}
 
 
-def rates(batches: Sequence[Batch]) -> Mapping[TopicPartition, float]:
-    """Records a second by partition over the given batches; empty where the batches do not tell.
+def rates(batches: Sequence[CheckpointBatch]) -> Mapping[TopicPartition, float]:
+    """Records a second by partition over the given batches; empty without enough batches.
 
     A batch took the time until the start of the next one: so the first and the last batch are bounds alone.
     """

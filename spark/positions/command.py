@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from headgate.spark.positions import actions, places
+from headgate.spark.positions import actions, locations
 from headgate.tools.arguments import TopicsAction
 from headgate.tools.client import ClientError
 from headgate.tools.cluster import Cluster
@@ -36,7 +36,7 @@ _HIDDEN: Final = frozenset(("start", "leader", "topic_id", "noted_id", "at_ms"))
 def lag(arguments: Sequence[str]) -> int:
     """`headgate spark lag`: how far readers are behind."""
     parser = _parser("lag", "How far queries, loads and groups are behind, how fast they are, and the time left.")
-    parser.add_argument("places", nargs="+", metavar="place", type=_place, help=_places_help(places.KINDS))
+    parser.add_argument("places", nargs="+", metavar="place", type=_place, help=_places_help(locations.KINDS))
     _topic_option(parser)
     add_limit_options(parser)
     add_isolation_option(parser)
@@ -51,7 +51,7 @@ def lag(arguments: Sequence[str]) -> int:
 
 
 def check(arguments: Sequence[str]) -> int:
-    """`headgate spark check`: what a restart of a query would lose."""
+    """`headgate spark check`: the records that a restart of a query would lose."""
     parser = _parser("check", "Before a restart: the partitions that are lost, gone, added or made anew.")
     parser.add_argument("place", metavar="checkpoint:FOLDER", type=_place, help="or table:OUT")
     note = "note the ids of the topics in the checkpoint, so that a later check sees a topic that was made anew"
@@ -61,10 +61,10 @@ def check(arguments: Sequence[str]) -> int:
 
 
 def offsets(arguments: Sequence[str]) -> int:
-    """`headgate spark offsets`: offsets from one place to another."""
+    """`headgate spark offsets`: offsets from one location to another."""
     parser = _parser("offsets", "Let a reader go on where another one was: offsets from one place to another.")
-    parser.add_argument("source", metavar="from", type=_place, help=_places_help(places.KINDS))
-    targets = (*places.KINDS, places.SPARK)
+    parser.add_argument("source", metavar="from", type=_place, help=_places_help(locations.KINDS))
+    targets = (*locations.KINDS, locations.SPARK)
     where = "group:, zookeeper:, file:, or spark: for the text of startingOffsets"
     parser.add_argument("target", metavar="to", type=lambda text: _place(text, targets), help=where)
     _topic_option(parser)
@@ -89,9 +89,9 @@ def _places_help(kinds: Sequence[str]) -> str:
     return ", ".join(f"{kind}:..." for kind in kinds)
 
 
-def _place(text: str, kinds: Sequence[str] = places.KINDS) -> places.Place:
+def _place(text: str, kinds: Sequence[str] = locations.KINDS) -> locations.OffsetLocation:
     try:
-        return places.parse_place(text, kinds)
+        return locations.parse_location(text, kinds)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -100,7 +100,7 @@ def _run(
     name: str,
     parser: argparse.ArgumentParser,
     arguments: Sequence[str],
-    run: Callable[[places.Connect, argparse.Namespace], CommandResult],
+    run: Callable[[locations.Connect, argparse.Namespace], CommandResult],
 ) -> int:
     options = parser.parse_args(arguments)
     with ExitStack() as stack:

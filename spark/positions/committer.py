@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.spark.positions import topic_ids
-from headgate.spark.positions.checkpoint import Offsets, open_folder
+from headgate.spark.positions.checkpoint import NextOffsets, open_folder
 from headgate.tools.client import ClientError
 from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure
 from headgate.tools.groups.offsets import OffsetAndMetadata, commit_offsets
@@ -34,10 +34,10 @@ class GroupCommitter:
         self._all_due_s = 0.0
         self._noted: set[str] = set()
 
-    def commit(self, offsets: Offsets) -> bool:
+    def commit(self, offsets: NextOffsets) -> bool:
         """Commit the offsets that have changed. Returns False if that failed, which is logged."""
         is_due = self._clock_s() >= self._all_due_s
-        changed = {one: at for one, at in offsets.items() if is_due or self._committed.get(one) != at}
+        changed = {partition: at for partition, at in offsets.items() if is_due or self._committed.get(partition) != at}
         try:
             if changed:
                 self._commit(changed)
@@ -52,17 +52,17 @@ class GroupCommitter:
         """Commit the last offsets again if the group would forget them: a query without new records reports none."""
         return self.commit(dict(self._committed))
 
-    def _commit(self, offsets: Offsets) -> None:
+    def _commit(self, offsets: NextOffsets) -> None:
         rows = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
         failed = commit_offsets(self._connect(), self._group, rows)
         for names, why in group_by_failure(failed):
             logger.warning("the progress of group %s in %s is not committed: %s", self._group, names, why.text)
-        self._committed |= {one: at for one, at in offsets.items() if one not in failed}
+        self._committed |= {partition: at for partition, at in offsets.items() if partition not in failed}
         if not failed:
             self._all_due_s = self._clock_s() + REPEAT_S
 
-    def _note_ids(self, offsets: Offsets) -> None:
-        """Note the ids of new topics in the checkpoint, and say if a topic was made anew. Raises UsageError."""
+    def _note_ids(self, offsets: NextOffsets) -> None:
+        """Note the ids of new topics in the checkpoint, and report recreated topics. Raises UsageError."""
         topics = {partition.topic for partition in offsets} - self._noted
         if self._checkpoint is None or not topics:
             return

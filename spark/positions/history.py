@@ -3,7 +3,7 @@
     {"at_ms": 1700000000000, "query_id": "...", "batch": 7, "rows": 1000, "duration_ms": 850,
      "committed": {"orders": {"0": 250}}, "latest": {"orders": {"0": 300}}}
 
-`committed` is the next offset behind the batch, `latest` the end of the partitions as Spark saw it.
+`committed` is the next offset after the batch, `latest` the end of the partitions as Spark saw it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from headgate.protocol.internal.spark_checkpoint import MalformedCheckpoint, lowest, parse_positions
-from headgate.spark.positions.checkpoint import Offsets
+from headgate.spark.positions.checkpoint import NextOffsets
 from headgate.tools.cluster import TopicPartition
 
 
@@ -26,15 +26,15 @@ class BatchRecord(NamedTuple):
     batch: int
     rows: int
     duration_ms: int
-    committed: Offsets
-    latest: Offsets
+    committed: NextOffsets
+    latest: NextOffsets
 
     @property
     def lag(self) -> int | None:
         """Records between the query and the ends; None if Spark did not say where the ends are."""
         if not self.latest:
             return None
-        return sum(max(0, end - self.committed.get(one, end)) for one, end in self.latest.items())
+        return sum(max(0, end - self.committed.get(partition, end)) for partition, end in self.latest.items())
 
 
 def of_progress(progress: Mapping[str, Any]) -> BatchRecord | None:
@@ -46,7 +46,7 @@ def of_progress(progress: Mapping[str, Any]) -> BatchRecord | None:
         _milliseconds(progress.get("timestamp")),
         str(progress.get("id", "")),
         _number(progress.get("batchId")),
-        sum(_number(one.get("numInputRows")) for one in _sources(progress)),
+        sum(_number(source.get("numInputRows")) for source in _sources(progress)),
         _number(progress.get("batchDuration")),
         committed,
         _positions(progress, "latestOffset"),
@@ -54,10 +54,10 @@ def of_progress(progress: Mapping[str, Any]) -> BatchRecord | None:
 
 
 def _sources(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [one for one in progress.get("sources") or () if isinstance(one, dict)]
+    return [source for source in progress.get("sources") or () if isinstance(source, dict)]
 
 
-def _positions(progress: Mapping[str, Any], name: str) -> Offsets:
+def _positions(progress: Mapping[str, Any], name: str) -> NextOffsets:
     """The offsets of all sources. Spark has them as text or as an object, by version."""
     found = []
     for source in _sources(progress):
@@ -68,7 +68,7 @@ def _positions(progress: Mapping[str, Any], name: str) -> Offsets:
             continue
         if positions:
             found.append(positions)
-    return {TopicPartition(*one): offset for one, offset in lowest(found).items()}
+    return {TopicPartition(*partition): offset for partition, offset in lowest(found).items()}
 
 
 def _number(value: object) -> int:
@@ -90,7 +90,7 @@ def build_line(record: BatchRecord) -> str:
     )
 
 
-def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
+def _nested(offsets: NextOffsets) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for partition, offset in offsets.items():
         topics.setdefault(partition.topic, {})[str(partition.number)] = offset
@@ -106,7 +106,9 @@ def parse_lines(lines: Iterable[str]) -> Iterator[BatchRecord]:
             offsets = [parse_positions(json.dumps(row[name])) for name in ("committed", "latest")]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if all(type(one) is int for one in numbers) and None not in offsets:
-            committed, latest = ({TopicPartition(*one): at for one, at in (rows or {}).items()} for rows in offsets)
+        if all(type(number) is int for number in numbers) and None not in offsets:
+            committed, latest = (
+                {TopicPartition(*partition): at for partition, at in (rows or {}).items()} for rows in offsets
+            )
             at_ms, batch, count, duration_ms = numbers
             yield BatchRecord(at_ms, str(row.get("query_id", "")), batch, count, duration_ms, committed, latest)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.spark.positions.places import CHECKPOINT, TABLE, Connect, Topics, is_wanted, read_place
+from headgate.spark.positions.locations import CHECKPOINT, TABLE, Connect, WantedTopics, is_wanted, read_location
 from headgate.tools.cluster import Cluster, TopicPartition, shorten_list
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.lag import PartitionLag, lag_of_offsets
@@ -42,7 +42,7 @@ def measure(
 ) -> tuple[list[ReaderLag], list[str]]:
     """The lag of all readers in their partitions, and sentences about failures.
 
-    `arrivals`: new records a second by partition, if somebody watched; else as if none came.
+    `arrivals`: new records a second by partition, as measured; 0 without a measurement.
     """
     offsets = {reader.name: reader.offsets for reader in readers}
     rows, failures = lag_of_offsets(cluster, offsets, timestamp_ms, isolation_level)
@@ -50,31 +50,35 @@ def measure(
     return [_with_rate(row, by_name[row.group].get(row.partition), arrivals or {}) for row in rows], failures
 
 
-def look(connect: Connect, options: argparse.Namespace) -> tuple[list[ReaderLag], list[str], list[str]]:
-    """The lag of all places of the options now; failures; notes. Raises ClientError, UsageError.
+def read_lag(connect: Connect, options: argparse.Namespace) -> tuple[list[ReaderLag], list[str], list[str]]:
+    """The lag of all locations of the options now; failures; notes. Raises ClientError, UsageError.
 
     Offsets are read before the ends: a reader that goes on in between never seems to be beyond the end.
     """
     readers: list[ReaderPosition] = []
     notes: list[str] = []
-    for place in options.places:
-        found = read_place(place, connect, options.topic, options.group)
-        readers.append(ReaderPosition(str(place), found.offsets, found.rates))
-        notes += found.notes if found.offsets else [*found.notes, f"{place}: there are no offsets yet"]
+    for location in options.places:
+        found = read_location(location, connect, options.topic, options.group)
+        readers.append(ReaderPosition(str(location), found.offsets, found.rates))
+        notes += found.notes if found.offsets else [*found.notes, f"{location}: there are no offsets yet"]
     rows, failures = measure(connect(), readers, now_ms, options.isolation_level)
-    for place, reader in zip(options.places, readers, strict=True):
-        if place.kind in (CHECKPOINT, TABLE):
+    for location, reader in zip(options.places, readers, strict=True):
+        if location.kind in (CHECKPOINT, TABLE):
             notes += _not_met(connect(), reader, options.topic)
     return rows, failures, notes
 
 
-def _not_met(cluster: Cluster, reader: ReaderPosition, topics: Topics) -> list[str]:
+def _not_met(cluster: Cluster, reader: ReaderPosition, topics: WantedTopics) -> list[str]:
     """A sentence about partitions that are new since the last batch or load, which have no row."""
     known = cluster.topics({partition.topic for partition in reader.offsets})
     partitions = [
         TopicPartition(name, row.partition_index) for name, topic in known.items() for row in topic.partitions
     ]
-    names = [str(one) for one in sorted(partitions) if one not in reader.offsets and is_wanted(one, topics)]
+    names = [
+        str(partition)
+        for partition in sorted(partitions)
+        if partition not in reader.offsets and is_wanted(partition, topics)
+    ]
     return [f"{reader.name} has not met {shorten_list(names)}: see `headgate spark check`"] if names else []
 
 
@@ -91,9 +95,9 @@ def seconds_left(records: int | None, rate: float | None, arrival_rate: float = 
     return records / (rate - arrival_rate)
 
 
-def to_row(one: ReaderLag) -> Row:
+def to_row(reader: ReaderLag) -> Row:
     """The row of the command: the columns of `groups lag`, with rate and time left."""
-    row = one.lag
+    row = reader.lag
     return {
         "reader": row.group,
         "topic": row.partition.topic,
@@ -103,8 +107,8 @@ def to_row(one: ReaderLag) -> Row:
         "end": row.end,
         "lag": row.records,
         "lag_seconds": row.seconds,
-        "rate": one.rate,
-        "seconds_left": one.seconds_left,
+        "rate": reader.rate,
+        "seconds_left": reader.seconds_left,
         "status": row.status,
         "leader": row.leader,
     }

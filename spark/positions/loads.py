@@ -1,6 +1,6 @@
 """The output of `headgate spark load` as a reader: its offsets, the ids of its topics, and its rate.
 
-Apart from the other places, as a load has more to import than a checkpoint.
+Apart from the other locations, as a load has more to import than a checkpoint.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.spark.load.documents import DamagedDocument, Manifest
-from headgate.spark.load.folder import FolderError, OutputFolder
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import DamagedDocument, Manifest
+from headgate.spark.load.output.folder import FolderError, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.positions import positions, topic_ids
 from headgate.tools.cluster import TopicPartition
 
@@ -37,4 +37,6 @@ def rates_between(first: Manifest, last: Manifest) -> Mapping[TopicPartition, fl
     if elapsed_s <= 0:
         return {}
     before = first.positions
-    return {one: max(0, end - before.get(one, end)) / elapsed_s for one, end in last.positions.items()}
+    return {
+        partition: max(0, end - before.get(partition, end)) / elapsed_s for partition, end in last.positions.items()
+    }

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.spark.positions.checkpoint import ALL_BATCHES, Batch, read_checkpoint
+from headgate.spark.positions.checkpoint import ALL_BATCHES, CheckpointBatch, read_checkpoint
 from headgate.spark.positions.history import BatchRecord, parse_lines
 from headgate.spark.positions.lag import ReaderLag
-from headgate.spark.positions.places import CHECKPOINT
+from headgate.spark.positions.locations import CHECKPOINT
 from headgate.tools.output import UsageError
 
 _MOST_BARS = 40
@@ -35,8 +35,8 @@ def run(options: argparse.Namespace, rows: Sequence[ReaderLag]) -> str:
     if options.history:
         series = of_history(_read_history(options.history))
     else:
-        place = next((one for one in options.places if one.kind == CHECKPOINT), None)
-        series = of_batches(read_checkpoint(place.name, ALL_BATCHES).batches if place else ())
+        location = next((location for location in options.places if location.kind == CHECKPOINT), None)
+        series = of_batches(read_checkpoint(location.name, ALL_BATCHES).batches if location else ())
     draw(options.plot, series, rows)
     return f"{len(series.times_ms)} batches and the lag of {len(rows)} partitions are in {options.plot}"
 
@@ -51,23 +51,23 @@ def _read_history(path: str) -> list[BatchRecord]:
 
 def of_history(records: Sequence[BatchRecord]) -> Series:
     """The series of a history, by the batches' own durations."""
-    timed = [one for one in records if one.at_ms > 0 and one.duration_ms > 0]
+    timed = [record for record in records if record.at_ms > 0 and record.duration_ms > 0]
     return Series(
-        [one.at_ms for one in timed],
-        [one.rows * 1000 / one.duration_ms for one in timed],
-        [one.duration_ms / 1000 for one in timed],
-        [one.lag for one in timed],
+        [record.at_ms for record in timed],
+        [record.rows * 1000 / record.duration_ms for record in timed],
+        [record.duration_ms / 1000 for record in timed],
+        [record.lag for record in timed],
     )
 
 
-def of_batches(batches: Sequence[Batch]) -> Series:
+def of_batches(batches: Sequence[CheckpointBatch]) -> Series:
     """The series of an offset log: a batch took the time until the next one started, idle time included."""
     times, rates, seconds = [], [], []
     for before, batch, after in zip(batches, batches[1:], batches[2:], strict=False):
         elapsed_s = (after.planned_ms - batch.planned_ms) / 1000
         if batch.planned_ms <= 0 or elapsed_s <= 0:
             continue
-        count = sum(max(0, end - before.offsets.get(one, end)) for one, end in batch.offsets.items())
+        count = sum(max(0, end - before.offsets.get(partition, end)) for partition, end in batch.offsets.items())
         times.append(batch.planned_ms)
         rates.append(count / elapsed_s)
         seconds.append(elapsed_s)
@@ -83,7 +83,7 @@ def draw(path: str, series: Series, rows: Sequence[ReaderLag]) -> None:
     figure = Figure(figsize=(10, 9), layout="constrained")
     lag, throughput, batches = figure.subplots(3, 1)
     _draw_lag(lag, series, rows)
-    times = [datetime.fromtimestamp(one / 1000, UTC) for one in series.times_ms]
+    times = [datetime.fromtimestamp(time_ms / 1000, UTC) for time_ms in series.times_ms]
     _draw_line(throughput, times, series.rates, "throughput of each batch", "records a second")
     _draw_line(batches, times, series.seconds, "time of each batch", "seconds")
     batches.set_xlabel("UTC")
@@ -101,9 +101,9 @@ def _draw_lag(axes: Any, series: Series, rows: Sequence[ReaderLag]) -> None:
         times = [datetime.fromtimestamp(at / 1000, UTC) for at, _ in known]
         _draw_line(axes, times, [lag for _, lag in known], "lag behind the ends that each batch saw", "records")
         return
-    ordered = sorted(rows, key=lambda one: -(one.lag.records or 0))[:_MOST_BARS]
-    axes.bar(range(len(ordered)), [one.lag.records or 0 for one in ordered], color="tab:orange")
-    labels = [str(one.lag.partition) for one in ordered]
+    ordered = sorted(rows, key=lambda row: -(row.lag.records or 0))[:_MOST_BARS]
+    axes.bar(range(len(ordered)), [row.lag.records or 0 for row in ordered], color="tab:orange")
+    labels = [str(row.lag.partition) for row in ordered]
     axes.set_xticks(range(len(ordered)), labels, rotation=0 if len(labels) < 8 else 90)
     more = f", the {_MOST_BARS} largest of {len(rows)}" if len(rows) > _MOST_BARS else ""
     axes.set_title(f"lag of each partition now{more}")

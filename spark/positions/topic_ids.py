@@ -1,4 +1,4 @@
-"""Ids of topics, noted while a query was well: the only way to see later that a topic was made anew.
+"""Ids of topics, noted while a query was well: the only way to see later that a topic was deleted and created again.
 
 A checkpoint names topics, and a topic of the same name may be another one by now, with more records than the checkpoint
 has read. So the ids stand in a file of ours in the checkpoint, `headgate-topics.json`. Spark ignores the file.

@@ -1,8 +1,8 @@
-"""Offsets from one place to another: planned first, then applied; never backwards unless told.
+"""Offsets from one location to another: planned first, then applied; backwards only with `--backwards`.
 
-Into a group or ZooKeeper the plan is that of `headgate groups reset`: a group with members is refused, and one problem
-stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as Spark alone
-knows the state that belongs to its offsets.
+Into a group or ZooKeeper the plan is made as by `headgate groups reset`: a group with members is refused, and one
+problem stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as
+Spark alone knows the state that belongs to its offsets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate.spark.positions.places import FILE, GROUP, SPARK, ZOOKEEPER, Place, PlaceOffsets
+from headgate.spark.positions.locations import FILE, GROUP, SPARK, ZOOKEEPER, LocationOffsets, OffsetLocation
 from headgate.spark.positions.topic_ids import NO_ID
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups import export_format
@@ -30,7 +30,7 @@ EARLIEST: Final = -2
 
 
 def refuse_target(kind: str) -> UsageError | None:
-    """The reason why offsets cannot be written to a kind of place."""
+    """The reason why offsets cannot be written to a kind of location."""
     if kind == "checkpoint":
         return UsageError(
             "a checkpoint is never forged, as its state belongs to its offsets; write `spark:` for startingOffsets, and"
@@ -41,7 +41,9 @@ def refuse_target(kind: str) -> UsageError | None:
     return None
 
 
-def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwards: bool = False) -> ResetPlan:
+def plan(
+    cluster: Cluster, source: LocationOffsets, target: OffsetLocation, *, allows_backwards: bool = False
+) -> ResetPlan:
     """The changes of a group in the coordinator or in ZooKeeper. Nothing is changed."""
     offsets = export_format.drop_foreign_epochs(cluster, {target.name: source.offsets}, source.cluster_id)
     fetch = _fetch_zookeeper if target.kind == ZOOKEEPER else fetch_committed
@@ -51,10 +53,10 @@ def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwa
     return ResetPlan(found.changes, problems)
 
 
-def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
-    """Sentences about topics that were made anew: the offsets belong to the deleted topic, though the new one has them.
+def made_anew(cluster: Cluster, source: LocationOffsets) -> list[str]:
+    """Sentences about topics that were deleted and created again: the offsets belong to the deleted topic.
 
-    The noted ids tell, or a leader epoch that the partition has not reached: a new topic begins at epoch 0.
+    A noted id shows that, or a leader epoch that the partition has not reached: a new topic begins at epoch 0.
     """
     topics = cluster.topics({partition.topic for partition in source.offsets})
     present = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id != NO_ID}
@@ -66,7 +68,11 @@ def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
             for row in topic.partitions
             if row.leader_epoch >= 0
         }
-        anew |= {one.topic for one, at in source.offsets.items() if at.leader_epoch > epochs.get(one, at.leader_epoch)}
+        anew |= {
+            partition.topic
+            for partition, at in source.offsets.items()
+            if at.leader_epoch > epochs.get(partition, at.leader_epoch)
+        }
     return [
         f"{name}: the topic was made anew: its offsets belong to the topic that was deleted; leave the topic out with "
         "--topic, or begin with time:earliest"
@@ -76,27 +82,30 @@ def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
 
 def _fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
     found, failed = fetch_zookeeper(cluster, groups)
-    return {name: one.offsets for name, one in found.items()}, failed
+    return {name: group.offsets for name, group in found.items()}, failed
 
 
 def _problems(changes: Iterable[OffsetChange], wanted: CommittedOffsets, *, allows_backwards: bool) -> list[str]:
     """Sentences about changes that would read again what was read, or that belong to another log."""
     problems = []
-    for one in changes:
-        if wanted[one.partition].offset > one.end:
+    for change in changes:
+        offset = wanted[change.partition].offset
+        if offset > change.end:
             problems.append(
-                f"{one.partition}: offset {wanted[one.partition].offset} is beyond the end, {one.end}: it belongs to"
-                " another cluster, or to a topic that was deleted"
+                f"{change.partition}: offset {offset} is beyond the end, {change.end}: it belongs to another cluster,"
+                " or to a topic that was deleted"
             )
-        elif one.before is not None and one.after.offset < one.before.offset and not allows_backwards:
+        elif change.before is not None and change.after.offset < change.before.offset and not allows_backwards:
             problems.append(
-                f"{one.partition}: from {one.before.offset} back to {one.after.offset}: "
-                f"{one.before.offset - one.after.offset} offsets would be read again; --backwards allows it"
+                f"{change.partition}: from {change.before.offset} back to {change.after.offset}: "
+                f"{change.before.offset - change.after.offset} offsets would be read again; --backwards allows it"
             )
     return problems
 
 
-def apply(cluster: Cluster, changes: list[OffsetChange], target: Place) -> tuple[list[OffsetChange], list[str]]:
+def apply(
+    cluster: Cluster, changes: list[OffsetChange], target: OffsetLocation
+) -> tuple[list[OffsetChange], list[str]]:
     """Commit the changes. Returns the applied ones and sentences about the others."""
     return apply_changes(cluster, changes, commit_zookeeper if target.kind == ZOOKEEPER else commit_offsets)
 
@@ -104,7 +113,7 @@ def apply(cluster: Cluster, changes: list[OffsetChange], target: Place) -> tuple
 # --------------------------------------------------------------------------------------------------------------- Spark
 
 
-def starting_offsets(cluster: Cluster, source: PlaceOffsets) -> tuple[str, list[str], list[str]]:
+def starting_offsets(cluster: Cluster, source: LocationOffsets) -> tuple[str, list[str], list[str]]:
     """The text for `startingOffsets` with every partition of the topics, problems, and notes.
 
     Spark refuses a text that leaves a partition out. A partition without an offset begins at its start, as in a query
@@ -155,8 +164,8 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 # ---------------------------------------------------------------------------------------------------------------- file
 
 
-def build_file(group: str, source: PlaceOffsets) -> str:
-    """The document of `headgate groups export` with the offsets as those of a group."""
+def build_file(group: str, source: LocationOffsets) -> str:
+    """The document of `headgate groups export` with the offsets as a group's."""
     groups = {group: GroupDescription(group, "", "", "", "", "", [])}
     document = export_format.build_document(groups, {group: source.offsets}, source.cluster_id, now_ms())
     return json.dumps(document, indent=2)

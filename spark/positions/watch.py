@@ -1,7 +1,7 @@
 """`headgate spark lag --watch`: bars on a terminal that follow the readers; JSON lines otherwise.
 
 A bar is a partition: the longest is the largest lag since the watch began, and it shrinks to nothing as the reader
-comes to the end. Rates are measured over the last looks, so the time left counts new records too.
+comes to the end. Rates cover the last measurements, so the time left counts new records too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headgate.spark.positions.lag import ReaderLag, look, seconds_left, summarize, to_row
-from headgate.spark.positions.places import Connect
+from headgate.spark.positions.lag import ReaderLag, read_lag, seconds_left, summarize, to_row
+from headgate.spark.positions.locations import Connect
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.actions import check_lag_limits, now_ms
 from headgate.tools.output import CommandResult, printable
@@ -23,12 +23,12 @@ from headgate.tools.progress import format_duration
 
 _WIDTH: Final = 24
 _MOST_BARS: Final = 24
-LOOKS: Final = 30
-"""Rates are measured over this number of looks."""
+MEASUREMENTS: Final = 30
+"""Rates cover this number of measurements."""
 
 
-class Look(NamedTuple):
-    """One look: its time in s, the offset of each reader in each partition, the ends of the partitions."""
+class LagMeasurement(NamedTuple):
+    """The lag at one moment: its time in s, the offset of each reader in each partition, the ends of the partitions."""
 
     at_s: float
     offsets: Mapping[tuple[str, TopicPartition], int]
@@ -41,86 +41,88 @@ def run(
     clock_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CommandResult:
-    """Show the lag until Ctrl-C. The result has the limits of the last look."""
-    looks: deque[Look] = deque(maxlen=LOOKS)
+    """Show the lag until Ctrl-C. The result has the limits of the last measurement."""
+    measured: deque[LagMeasurement] = deque(maxlen=MEASUREMENTS)
     largest: dict[tuple[str, TopicPartition], int] = {}
     rows: Sequence[ReaderLag] = []
     failures: list[str] = []
     drawn = 0
     try:
         while True:
-            rows, failures, _ = look(connect, options)
-            looks.append(take(rows, clock_s()))
-            rows = with_measured_rates(rows, looks)
-            for one in rows:
-                key = (one.lag.group, one.lag.partition)
-                largest[key] = max(largest.get(key, 0), one.lag.records or 0)
+            rows, failures, _ = read_lag(connect, options)
+            measured.append(to_measurement(rows, clock_s()))
+            rows = with_measured_rates(rows, measured)
+            for row in rows:
+                key = (row.lag.group, row.lag.partition)
+                largest[key] = max(largest.get(key, 0), row.lag.records or 0)
             drawn = _show([*draw(rows, largest), *summarize(rows)], rows, drawn, options)
             sleep(options.watch)
     except KeyboardInterrupt:
-        behind, unclear = check_lag_limits([one.lag for one in rows], options.fail_above, options.fail_above_seconds)
+        behind, unclear = check_lag_limits([row.lag for row in rows], options.fail_above, options.fail_above_seconds)
         return CommandResult(failures=[*failures, *unclear], notes=behind, is_alarm=bool(behind))
 
 
-def take(rows: Sequence[ReaderLag], at_s: float) -> Look:
-    """What later looks need of the rows."""
-    offsets = {(one.lag.group, one.lag.partition): one.lag.committed.offset for one in rows if one.lag.committed}
-    return Look(at_s, offsets, {one.lag.partition: one.lag.end for one in rows if one.lag.end is not None})
+def to_measurement(rows: Sequence[ReaderLag], at_s: float) -> LagMeasurement:
+    """The facts of the rows that later measurements need."""
+    offsets = {(row.lag.group, row.lag.partition): row.lag.committed.offset for row in rows if row.lag.committed}
+    return LagMeasurement(at_s, offsets, {row.lag.partition: row.lag.end for row in rows if row.lag.end is not None})
 
 
-def with_measured_rates(rows: Sequence[ReaderLag], looks: Sequence[Look]) -> list[ReaderLag]:
-    """The rows with the rates between the first and the last look.
+def with_measured_rates(rows: Sequence[ReaderLag], measured: Sequence[LagMeasurement]) -> list[ReaderLag]:
+    """The rows with the rates between the first and the last measurement.
 
-    The rates of the rows stay with one look alone, and without progress until all looks are taken: a batch may be long.
+    The rates of the rows stay with one measurement alone, and without progress until all are made: a batch is long.
     """
-    first, last = looks[0], looks[-1]
+    first, last = measured[0], measured[-1]
     elapsed_s = last.at_s - first.at_s
     if elapsed_s <= 0:
         return list(rows)
-    has_all_looks = len(looks) >= LOOKS
-    arrivals = {one: max(0, end - first.ends.get(one, end)) / elapsed_s for one, end in last.ends.items()}
+    has_all = len(measured) >= MEASUREMENTS
+    arrivals = {
+        partition: max(0, end - first.ends.get(partition, end)) / elapsed_s for partition, end in last.ends.items()
+    }
     rated = []
-    for one in rows:
-        key = (one.lag.group, one.lag.partition)
+    for row in rows:
+        key = (row.lag.group, row.lag.partition)
         moved = last.offsets.get(key, 0) - first.offsets.get(key, last.offsets.get(key, 0))
-        rate = max(0, moved) / elapsed_s if moved > 0 or has_all_looks else one.rate
-        left = seconds_left(one.lag.records, rate, arrivals.get(one.lag.partition, 0.0))
-        rated.append(one._replace(rate=rate, seconds_left=left))
+        rate = max(0, moved) / elapsed_s if moved > 0 or has_all else row.rate
+        left = seconds_left(row.lag.records, rate, arrivals.get(row.lag.partition, 0.0))
+        rated.append(row._replace(rate=rate, seconds_left=left))
     return rated
 
 
 def draw(rows: Sequence[ReaderLag], largest: Mapping[tuple[str, TopicPartition], int]) -> list[str]:
     """The lines of the bars, the longest lag first; all bars have one scale."""
-    ordered = sorted(rows, key=lambda one: (-(one.lag.records or 0), one.lag.group, one.lag.partition))
+    ordered = sorted(rows, key=lambda row: (-(row.lag.records or 0), row.lag.group, row.lag.partition))
     scale = max(largest.values(), default=0)
-    names = [f"{one.lag.group} {one.lag.partition}" for one in ordered[:_MOST_BARS]]
+    names = [f"{row.lag.group} {row.lag.partition}" for row in ordered[:_MOST_BARS]]
     width = max(map(len, names), default=0)
-    lines = [f"{name.ljust(width)}  {_bar(one, scale)}" for name, one in zip(names, ordered, strict=False)]
+    lines = [f"{name.ljust(width)}  {_bar(row, scale)}" for name, row in zip(names, ordered, strict=False)]
     more = len(ordered) - len(lines)
     return [*lines, f"and {more} partitions with less"] if more else lines
 
 
-def _bar(one: ReaderLag, scale: int) -> str:
-    records = one.lag.records
+def _bar(row: ReaderLag, scale: int) -> str:
+    records = row.lag.records
     if records is None:
-        return f"[{'?' * _WIDTH}] {one.lag.status}"
+        return f"[{'?' * _WIDTH}] {row.lag.status}"
     filled = min(_WIDTH, -(-records * _WIDTH // scale)) if scale else 0
     text = f"[{('#' * filled).ljust(_WIDTH, '.')}] {records:>13,} records"
-    if one.lag.seconds is not None:
-        text += f", {one.lag.seconds:,.1f} s"
-    if one.rate is not None:
-        text += f", {one.rate:,.0f}/s"
-    if one.seconds_left:
-        text += f", {format_duration(one.seconds_left)} left"
-    return text if one.lag.status == "ok" else f"{text}, {one.lag.status}"
+    if row.lag.seconds is not None:
+        text += f", {row.lag.seconds:,.1f} s"
+    if row.rate is not None:
+        text += f", {row.rate:,.0f}/s"
+    if row.seconds_left:
+        text += f", {format_duration(row.seconds_left)} left"
+    return text if row.lag.status == "ok" else f"{text}, {row.lag.status}"
 
 
 def _show(lines: Sequence[str], rows: Sequence[ReaderLag], drawn: int, options: argparse.Namespace) -> int:
-    """Print one look over the one before; return the number of lines."""
+    """Print the lines over the lines before; return their number."""
     if options.json or not (options.table or sys.stdout.isatty()):
         at_ms = now_ms()
-        for one in rows:
-            print(json.dumps({"at_ms": at_ms, **to_row(one)}))
+        for row in rows:
+            print(json.dumps({"at_ms": at_ms, **to_row(row)}))
         sys.stdout.flush()
         return 0
     if drawn:

@@ -1,8 +1,8 @@
 """The aborted transactions that reach into a range of offsets, from the files of a partition.
 
-A `.txnindex` file has them, if it is complete. Headgate writes that of the active segment when the segment rolls, and a
-crash may lose what was not flushed: there the markers in the batches have the facts. Apache Kafka has no file where no
-transaction was aborted.
+A `.txnindex` file has them, if it is complete. Headgate writes the file of the active segment when the segment rolls,
+and a crash may lose unflushed entries: then the markers in the batches have the facts. Apache Kafka has no file where
+no transaction was aborted.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def find_aborted(view: SegmentView, start: int, up_to: int, trust: IndexTrust) -
         entries = _indexed(view, number, trust)
         if entries is None:
             return found if _are_decided(view, view.bases[number], up_to) else _from_batches(view, start, up_to)
-        found += [one for one in entries if one.last_offset >= start and one.first_offset < up_to]
-        if any(one.last_stable_offset >= up_to for one in entries):
+        found += [entry for entry in entries if entry.last_offset >= start and entry.first_offset < up_to]
+        if any(entry.last_stable_offset >= up_to for entry in entries):
             break
     return found
 

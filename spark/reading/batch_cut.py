@@ -18,10 +18,10 @@ _SMALLEST_LENGTHS = (14, 22, HEADER_SIZE - LOG_OVERHEAD)
 _NOTHING = -1
 
 
-class Cut(NamedTuple):
+class BatchCut(NamedTuple):
     """Whole batches from byte `start` to before `end`; none if both are equal.
 
-    `first_offset`: of the first batch; for a message the expected offset. `next_offset`: the offset behind the last
+    `first_offset`: of the first batch; for a message the expected offset. `next_offset`: the offset after the last
     batch. `is_done`: the wanted end is reached. `needed`: the size of the batch at `end` if the bytes hold only its
     beginning; 0 if not even its size. `problem`: a sentence if the bytes at `end` are no batch.
     """
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
     problem: str | None
 
 
-def cut(data: bytes, next_offset: int, end_offset: int) -> Cut:
+def cut(data: bytes, next_offset: int, end_offset: int) -> BatchCut:
     """The batches with offsets from `next_offset` to before `end_offset` in bytes that begin with a batch.
 
     Batches before `next_offset` are left out; the first batch may begin before that offset, the last one may end behind
@@ -74,4 +74,4 @@ def cut(data: bytes, next_offset: int, end_offset: int) -> Cut:
         at += size
     if start == _NOTHING:
         start = at
-    return Cut(start, at, first_offset, next_offset, has_transactions, is_done, needed, problem)
+    return BatchCut(start, at, first_offset, next_offset, has_transactions, is_done, needed, problem)

@@ -1,7 +1,7 @@
 """The topics that a broker's copy of the metadata log knows: Headgate's own log, or Apache Kafka's of KRaft.
 
 Directories of deleted topics may outlive a crash, and a broker may have only a part of a topic's partitions. Without
-such a log (Kafka with ZooKeeper, a `metadata.log.dir` elsewhere) the directories alone tell the topics.
+such a log (Kafka with ZooKeeper, a `metadata.log.dir` elsewhere) only the directories show the topics.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from headgate.storage.files import Files
 _LOGS = (OWN_METADATA, f"{CLUSTER_METADATA}-0")
 
 
-class KnownTopic(NamedTuple):
+class ClusterTopic(NamedTuple):
     """A topic in the metadata."""
 
     topic_id: bytes
     partitions: set[int]
 
 
-def read_topics(disk: Files, paths: Sequence[str]) -> dict[str, KnownTopic] | None:
+def read_topics(disk: Files, paths: Sequence[str]) -> dict[str, ClusterTopic] | None:
     """The topics by name; None without a readable metadata log. The end of a log that a broker writes may be cut."""
     logs = (f"{path}/{name}" for path in paths for name in _LOGS)
     directory = next((log for log in logs if disk.exists(log)), None)
@@ -47,4 +47,4 @@ def read_topics(disk: Files, paths: Sequence[str]) -> dict[str, KnownTopic] | No
             return None
     except (MalformedRequest, OSError):
         return None
-    return {name: KnownTopic(topic_id, partitions[topic_id]) for topic_id, name in names.items()}
+    return {name: ClusterTopic(topic_id, partitions[topic_id]) for topic_id, name in names.items()}

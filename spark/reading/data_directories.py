@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import PurePath
 
 from headgate.spark.reading.cluster_metadata import read_topics
-from headgate.spark.reading.log_reader import LogUnavailable, Topic
+from headgate.spark.reading.log_reader import LogUnavailable, TopicDescription
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, CLUSTER_METADATA, OWN_METADATA
 from headgate.storage.disk import layout
 from headgate.storage.errors import BadFile
@@ -34,11 +34,11 @@ class DataDirectories:
         names = OWN_METADATA, CARRIED_METADATA
         return any(self._disk.exists(f"{path}/{name}") for path in self.paths for name in names)
 
-    def topics(self) -> dict[str, Topic]:
+    def topics(self) -> dict[str, TopicDescription]:
         """The topics by name. Raises LogUnavailable.
 
-        With a metadata log these are the topics in it, with all their partitions: the caller hears of those that are in
-        none of the directories. A directory of a deleted topic does not count.
+        With a metadata log these are the topics in it, with all their partitions, also partitions that are in none of
+        the directories. A directory of a deleted topic does not count.
         """
         numbers, topic_ids = defaultdict[str, set[int]](set), dict[str, bytes]()
         for path, partition in self._partitions():
@@ -51,9 +51,15 @@ class DataDirectories:
                 topic_ids.setdefault(partition.topic, topic_id)
         known = read_topics(self._disk, self.paths)
         if known is None:
-            return {name: Topic(name, topic_ids.get(name), sorted(found)) for name, found in sorted(numbers.items())}
+            return {
+                name: TopicDescription(name, topic_ids.get(name), sorted(found))
+                for name, found in sorted(numbers.items())
+            }
         self._known_ids = {name: topic.topic_id for name, topic in known.items()}
-        return {name: Topic(name, topic.topic_id, sorted(topic.partitions)) for name, topic in sorted(known.items())}
+        return {
+            name: TopicDescription(name, topic.topic_id, sorted(topic.partitions))
+            for name, topic in sorted(known.items())
+        }
 
     def locate(self, partition: TopicPartition, topic_id: bytes | None = None) -> str:
         """The data directory with a partition, of this topic id if one is given. Raises LogUnavailable.

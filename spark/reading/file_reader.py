@@ -27,13 +27,13 @@ from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
     IsolationLevel,
-    LogReader,
     LogUnavailable,
     OffsetRange,
-    Topic,
+    TopicDescription,
+    TopicReader,
 )
-from headgate.spark.reading.partition_reader import PartitionReader, Place
-from headgate.spark.reading.recovered_log import Opened, open_recovered, recovery_input
+from headgate.spark.reading.partition_reader import PartitionReader, ReadDirectory
+from headgate.spark.reading.recovered_log import OpenedLog, open_recovered, recovery_input
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
 from headgate.storage.segment.timestamp_lookup import More
@@ -68,7 +68,7 @@ class FileReader:
         self,
         paths: Sequence[str],
         *,
-        broker: LogReader | None = None,
+        broker: TopicReader | None = None,
         topic_ids: Mapping[str, bytes] | None = None,
         piece_bytes: int = PIECE_BYTES,
         disk: Files | None = None,
@@ -80,9 +80,9 @@ class FileReader:
         self._topic_ids = dict(topic_ids or {})
         self._piece_bytes = piece_bytes
         self._sleep = sleep
-        self._opened: dict[TopicPartition, Opened] = {}
+        self._opened: dict[TopicPartition, OpenedLog] = {}
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         if self._broker is not None:
             try:
                 return self._broker.topics()
@@ -117,7 +117,7 @@ class FileReader:
     def read(self, wanted: OffsetRange, isolation: IsolationLevel) -> Iterator[FetchedBatches]:
         path = self._locate(wanted.partition)
         data = DataDirectory.read(self._disk, path)
-        place = Place(
+        place = ReadDirectory(
             f"{path}/{wanted.partition}",
             data.start_offsets.get(wanted.partition, 0),
             self._trust(data, wanted.partition),
@@ -132,13 +132,13 @@ class FileReader:
             self._broker.close()
 
     def is_held(self) -> bool:
-        """Whether a running broker has a lock on a directory: then the files alone do not tell what it serves."""
+        """Whether a running broker has a lock on a directory: then the files alone do not show the served records."""
         return any(DataDirectory.read(self._disk, path).lock_holder is not None for path in self._directories.paths)
 
     def _locate(self, partition: TopicPartition) -> str:
         return self._directories.locate(partition, self._topic_ids.get(partition.topic))
 
-    def _open(self, partition: TopicPartition, read: _Checkpoints) -> Opened:
+    def _open(self, partition: TopicPartition, read: _Checkpoints) -> OpenedLog:
         data = read[self._locate(partition)]
         opened = open_recovered(self._disk, data, partition, self._opened.get(partition), self._sleep)
         self._opened[partition] = opened
@@ -153,7 +153,7 @@ class FileReader:
         return Bounds(log.start_offset, end_offset)
 
     def _end_offset(self, log: Log, data: DataDirectory, partition: TopicPartition) -> int:
-        """The high watermark, as far as the files tell: of a running Apache Kafka that of the last checkpoint."""
+        """The high watermark, as far as the files show it: for a running Apache Kafka, the last checkpointed one."""
         if data.lock_holder is None or self._directories.is_headgates:
             return log.end_offset
         return max(log.start_offset, min(data.high_watermarks.get(partition, 0), log.end_offset))

@@ -1,8 +1,8 @@
 """A partition's directory at one moment, read only, as the next start of its broker would leave it.
 
-The broker may run: it appends, rolls, deletes and renames meanwhile. The names stay those of the moment; a file that is
-gone raises FileNotFoundError, and the caller looks again. Work on the names, such as the end of an interrupted
-compaction, happens in memory (`headgate.tools.log.overlay`).
+The broker may run: it appends, rolls, deletes and renames meanwhile. The names stay as at the beginning; a file that
+is gone raises FileNotFoundError, and the caller lists the directory again. Work on the names, such as the end of an
+interrupted compaction, happens in memory (`headgate.tools.log.overlay`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FrozenFiles(Overlay):
         self._names = _list_twice(disk, directory)
 
     def append(self, path: str, data: bytes | bytearray) -> None:
-        if not path.endswith(TORN_SUFFIX):  # nobody reads the bytes that a recovery cuts off
+        if not path.endswith(TORN_SUFFIX):  # the bytes that a recovery cuts off are never read
             super().append(path, data)
 
     def _list_disk(self, path: str) -> dict[str, int]:

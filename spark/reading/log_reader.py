@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
     end_offset: int
 
 
-class Topic(NamedTuple):
+class TopicDescription(NamedTuple):
     """A topic. `topic_id`: 16 bytes; None if neither the broker nor the files know one."""
 
     name: str
@@ -75,10 +75,10 @@ class OffsetOutOfRange(Exception):
         )
 
 
-class LogReader(Protocol):
+class TopicReader(Protocol):
     """One way to the batches of topics. Used on the driver for planning, and by each task for its range."""
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         """All topics by name, internal ones included. Raises LogUnavailable."""
 
     def bounds(

@@ -16,11 +16,11 @@ from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
     IsolationLevel,
-    LogReader,
     LogUnavailable,
     OffsetOutOfRange,
     OffsetRange,
-    Topic,
+    TopicDescription,
+    TopicReader,
 )
 from headgate.tools.cluster import TopicPartition
 
@@ -43,7 +43,7 @@ class Origin:
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     wire_settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def open(self) -> LogReader:
+    def open(self) -> TopicReader:
         """The reader of the driver: bounds from the broker if there is one, batches by the best way."""
         if not self.log_directories:
             return self._wire()
@@ -53,10 +53,10 @@ class Origin:
             return FileReader(self.log_directories)
         broker = self._wire()
         files = FileReader(self.log_directories, broker=broker)
-        broker.may_come_back = files.is_held  # a broker that is gone is not waited for: the files tell all
+        broker.may_come_back = files.is_held  # without a running broker the files are complete: no wait for the broker
         return files
 
-    def open_in_task(self) -> LogReader:
+    def open_in_task(self) -> TopicReader:
         """The reader of a task: by files, and by the wire where they cannot be read."""
         if not self.log_directories:
             return self._wire()
@@ -76,9 +76,9 @@ class Origin:
 class FallbackReader:
     """A reader that goes on with another one where the first cannot read. Opens the second at its first use."""
 
-    def __init__(self, first: LogReader, open_second: Callable[[], LogReader]) -> None:
+    def __init__(self, first: TopicReader, open_second: Callable[[], TopicReader]) -> None:
         self._first, self._open_second = first, open_second
-        self._second: LogReader | None = None
+        self._second: TopicReader | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +86,7 @@ class FallbackReader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         return self._other().topics()
 
     def bounds(
@@ -100,7 +100,7 @@ class FallbackReader:
     def read(self, wanted: OffsetRange, isolation: IsolationLevel) -> Iterator[FetchedBatches]:
         """The batches of a range; the second reader begins where the first one stopped.
 
-        It also decides whether records are gone: files may be those of a follower that lags behind.
+        It also decides whether records are gone: the files may belong to a follower that lags behind.
         """
         position = wanted.start_offset
         try:
@@ -119,7 +119,7 @@ class FallbackReader:
         if self._second is not None:
             self._second.close()
 
-    def _other(self) -> LogReader:
+    def _other(self) -> TopicReader:
         if self._second is None:
             self._second = self._open_second()
         return self._second

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from headgate.spark.reading.aborted_transactions import IndexTrust, find_aborted
-from headgate.spark.reading.batch_cut import Cut, cut
+from headgate.spark.reading.batch_cut import BatchCut, cut
 from headgate.spark.reading.frozen_files import DirectoryChanges
 from headgate.spark.reading.log_reader import (
     Bounds,
@@ -34,10 +34,10 @@ _NOTHING_READ = b""
 
 
 class SegmentChanged(Exception):
-    """A segment is damaged at a place, or was replaced meanwhile; another look at the directory tells which."""
+    """A segment is damaged at a place, or was replaced meanwhile; a new listing of the directory shows which."""
 
 
-class Place(NamedTuple):
+class ReadDirectory(NamedTuple):
     """A partition's directory. `log_start`: the log start in the checkpoint. `trust`: the complete indexes."""
 
     directory: str
@@ -51,7 +51,7 @@ class PartitionReader:
     def __init__(
         self,
         disk: Files,
-        place: Place,
+        place: ReadDirectory,
         wanted: OffsetRange,
         isolation: IsolationLevel,
         piece_bytes: int,
@@ -98,7 +98,7 @@ class PartitionReader:
             if self._offset >= self._wanted.end_offset:
                 return
             if is_last or self._offset > before:
-                # The next segment follows at once, or another look at the directory tells why not.
+                # The next segment follows at once; else the directory is listed again, for the reason.
                 if is_last or view.bases[following + 1] != self._offset:
                     self._view = None
                 return
@@ -120,7 +120,7 @@ class PartitionReader:
             for data, found in self._batches(file, path, view.position(file, base_offset, self._offset)):
                 if found.has_transactions and aborted is None and self._isolation is IsolationLevel.READ_COMMITTED:
                     aborted = find_aborted(view, found.first_offset, self._wanted.end_offset, self._place.trust)
-                    if view.files.identity(path) != identity:  # the index may be that of the new segment
+                    if view.files.identity(path) != identity:  # the index may belong to the new segment
                         raise SegmentChanged(f"{path} was replaced")
                 self._offset = found.next_offset
                 batches = memoryview(data)[found.start : found.end]
@@ -128,7 +128,7 @@ class PartitionReader:
         finally:
             file.release()
 
-    def _batches(self, file: File, path: str, position: int) -> Iterator[tuple[bytes, Cut]]:
+    def _batches(self, file: File, path: str, position: int) -> Iterator[tuple[bytes, BatchCut]]:
         """Pieces of the file with the wanted batches in them, up to the end of the file or of the range."""
         length, end_offset = self._piece_bytes, self._wanted.end_offset
         while True:
@@ -140,7 +140,7 @@ class PartitionReader:
                 yield data, found
             del data  # otherwise the next piece would need room for two
             if found.is_done:
-                if self._offset < end_offset:  # the next batch begins behind the range
+                if self._offset < end_offset:  # the next batch begins after the range
                     self._offset = end_offset
                     yield _NOTHING_READ, found._replace(start=0, end=0, next_offset=end_offset, has_transactions=False)
                 return
@@ -168,10 +168,10 @@ class PartitionReader:
         )
 
 
-def _reaching(aborted: Sequence[AbortedTransaction], found: Cut) -> list[tuple[int, int]]:
+def _reaching(aborted: Sequence[AbortedTransaction], found: BatchCut) -> list[tuple[int, int]]:
     """The transactions that reach into a piece."""
     return [
-        (one.producer_id, one.first_offset)
-        for one in aborted
-        if one.first_offset < found.next_offset and one.last_offset >= found.first_offset
+        (transaction.producer_id, transaction.first_offset)
+        for transaction in aborted
+        if transaction.first_offset < found.next_offset and transaction.last_offset >= found.first_offset
     ]

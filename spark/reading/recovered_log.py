@@ -1,8 +1,8 @@
 """The log of a partition as the next start of its broker would open it. Nothing on the disk changes.
 
 The start's own recovery runs over files that are frozen in one moment (`frozen_files.py`): so the bounds agree with
-what the broker serves afterwards, after a clean stop, a kill or a power cut. Beside a running broker the result is that
-of a kill at this moment.
+the records that the broker serves afterwards, after a clean stop, a kill or a power cut. Beside a running broker the
+result is as after a kill at this moment.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ _CONFIG = LogConfig(cleanup_policy=("compact",), index_interval_bytes=1 << 20)
 _storage_logger = logging.getLogger("headgate.storage")
 
 
-class State(NamedTuple):
-    """What a log was opened from. An equal state gives an equal log."""
+class DirectoryState(NamedTuple):
+    """The files and checkpoints that a log was opened from. An equal state gives an equal log."""
 
     names: frozenset[tuple[str, int]]
     recovery: tuple[int, int, bool]
 
 
-class Opened(NamedTuple):
+class OpenedLog(NamedTuple):
     """A log, the checkpoints beside it, and the state from which both were read."""
 
     log: Log
     data: DataDirectory
-    state: State
+    state: DirectoryState
 
 
 def open_recovered(
     disk: Files,
     data: DataDirectory,
     partition: TopicPartition,
-    known: Opened | None,
+    known: OpenedLog | None,
     sleep: Callable[[float], None],
-) -> Opened:
+) -> OpenedLog:
     """Open the log of a partition; `known` itself if nothing has changed. `data`: its directory, read just before.
 
     The log knows its offsets, not all aborted transactions: `aborted_transactions.py` has those. Raises LogUnavailable.
     """
     directory = f"{data.path}/{partition}"
     problem: Exception | None = None
-    last: State | None = None
+    last: DirectoryState | None = None
     for _ in range(_ATTEMPTS):
         try:
             frozen = FrozenFiles(disk, directory)
             recovery = recovery_input(data, partition, directory)
             names = frozenset(frozen.list(directory).items())
-            state = State(names, (recovery.start_offset, recovery.recovery_point, recovery.is_clean))
+            state = DirectoryState(names, (recovery.start_offset, recovery.recovery_point, recovery.is_clean))
             if known is not None and known.state == state:
                 return known._replace(data=data)
             if last == state:
@@ -80,18 +80,18 @@ def open_recovered(
             pool = Pool(frozen, _OPEN_SEGMENTS, _INDEX_BYTES)
             steps = open_log_steps(pool, recovery, _CONFIG, Random(0), 0, checks_transaction_indexes=False)
             with _without_log_lines():
-                return Opened(finish(steps), data, state)
+                return OpenedLog(finish(steps), data, state)
         except (StorageError, KafkaError, OSError, DirectoryChanges) as error:
             problem = error  # a running broker may have renamed a file meanwhile
         sleep(_RETRY_AFTER_S)
-        data = DataDirectory.read(disk, data.path)  # before the names: what a checkpoint promises is there afterwards
+        data = DataDirectory.read(disk, data.path)  # before the names: files that a checkpoint names then exist
     raise LogUnavailable(
         f"{partition}: a start of its broker could not open {directory}: {str(problem).removeprefix(f'{partition}: ')}"
     ) from problem
 
 
 def recovery_input(data: DataDirectory, partition: TopicPartition, directory: str) -> RecoveryInput:
-    """What the checkpoints say about a partition."""
+    """The checkpointed offsets of a partition."""
     return RecoveryInput(
         *partition,
         directory=directory,

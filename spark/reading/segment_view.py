@@ -1,7 +1,7 @@
 """The segments of a partition's directory at one moment, to be read without their broker.
 
-Reading takes the same segments as the next start: a complete compacted segment replaces those of its offsets, and
-whatever was being written or deleted does not count.
+Reading takes the same segments as the next start: a complete compacted segment replaces the segments of its
+offsets, and a segment that was being written or deleted does not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from headgate.storage.recovery import interrupted_replacements
 from headgate.storage.recovery.recovery_input import bases_of, of_log
 from headgate.storage.segment import legacy_messages
 from headgate.storage.segment.index import OffsetIndex
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 _ENTRY = OffsetIndex.ENTRY
 _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
@@ -25,7 +26,7 @@ _OPEN_SEGMENTS = 2
 
 
 class SegmentView:
-    """The segments, by their base offsets in `bases`. Names and sizes in `names` are those of the moment."""
+    """The segments, by their base offsets in `bases`. `names` has names and sizes as at the listing."""
 
     def __init__(self, disk: Files, directory: str) -> None:
         """Raises OSError, DirectoryChanges; CorruptLog for a damaged compacted segment."""
@@ -43,7 +44,7 @@ class SegmentView:
         return f"{self.directory}/{base_offset:020d}{suffix}"
 
     def owner(self, offset: int) -> int:
-        """The number of the segment for an offset; 0 if all begin behind the offset."""
+        """The number of the segment for an offset; 0 if all begin after the offset."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def segment(self, number: int) -> Segment:
@@ -67,7 +68,7 @@ class SegmentView:
         """A position in an open segment with no batch of `offset` or later before it, by the index; else 0.
 
         No checksum covers an index, and compaction may swap the file in between: so there must be a whole valid batch
-        that does not begin behind the offset.
+        that does not begin after the offset.
         """
         try:
             index = self.files.open(self.path(base_offset, OffsetIndex.SUFFIX))

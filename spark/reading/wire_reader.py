@@ -25,7 +25,7 @@ from headgate.spark.reading.log_reader import (
     LogUnavailable,
     OffsetOutOfRange,
     OffsetRange,
-    Topic,
+    TopicDescription,
 )
 from headgate.storage.segment.legacy_messages import read_head
 from headgate.tools.client import Client, ClientError
@@ -83,11 +83,11 @@ class WireReader:
 
     # -------------------------------------------------------------------------------------------------- questions
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         """All topics by name, internal ones included. Raises LogUnavailable."""
         rows = self._ask(lambda cluster: cluster.topics(None))
         return {
-            name: Topic(name, _id_of(row), sorted(one.partition_index for one in row.partitions))
+            name: TopicDescription(name, _id_of(row), sorted(partition.partition_index for partition in row.partitions))
             for name, row in sorted(rows.items())
             if not row.error_code
         }
@@ -103,7 +103,7 @@ class WireReader:
         wanted = list(partitions)
         starts = self._list_offsets(wanted, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         ends = self._list_offsets(wanted, LATEST, isolation)
-        return {one: Bounds(starts[one], max(starts[one], ends[one])) for one in wanted}
+        return {partition: Bounds(starts[partition], max(starts[partition], ends[partition])) for partition in wanted}
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """The first offset with a timestamp (ms) at or after each time; None without such a record."""
@@ -113,7 +113,7 @@ class WireReader:
         found: dict[TopicPartition, int | None] = {}
         for time_ms, wanted in of_time.items():
             offsets = self._list_offsets(wanted, time_ms, IsolationLevel.READ_UNCOMMITTED)
-            found |= {one: None if offset < 0 else offset for one, offset in offsets.items()}
+            found |= {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
         return found
 
     def _list_offsets(
@@ -168,7 +168,10 @@ class WireReader:
                     offset = piece.next_offset
                     if offset < wanted.end_offset:
                         fetches.ask_ahead(offset)
-                    aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+                    aborted = [
+                        (transaction.producer_id, transaction.first_offset)
+                        for transaction in answer.aborted_transactions or ()
+                    ]
                     yield FetchedBatches(piece.data, aborted, offset)
                     if offset >= wanted.end_offset:
                         return

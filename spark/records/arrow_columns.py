@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.protocol.records.varint import read_varint
 from headgate.spark.records.record_chain import InvalidRecord
-from headgate.spark.records.record_fields import Fields, Slices, read_slices
+from headgate.spark.records.record_fields import RecordFields, Slices, read_slices
 
 HEADER_FIELDS: Final = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct(HEADER_FIELDS)))
@@ -42,7 +42,7 @@ def repeated_text(text: str, count: int) -> Any:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(data * count))
 
 
-def header_column(block: Any, data: Any, fields: Fields) -> Any:
+def header_column(block: Any, data: Any, fields: RecordFields) -> Any:
     """An array of lists of headers; null for a record without headers. Raises InvalidRecord."""
     counts = fields.header_counts
     offsets = np.zeros(len(counts) + 1, np.int32)
@@ -55,7 +55,7 @@ def header_column(block: Any, data: Any, fields: Fields) -> Any:
     return pa.Array.from_buffers(HEADERS_TYPE, len(counts), [validity, pa.py_buffer(offsets)], children=[rows])
 
 
-def _header_slices(data: Any, fields: Fields, offsets: Any) -> tuple[Slices, Slices]:
+def _header_slices(data: Any, fields: RecordFields, offsets: Any) -> tuple[Slices, Slices]:
     """The names and the contents of all headers, in the order of the block.
 
     One step finds the first header of each record, the next one the second of each that has two, and so on.
@@ -91,7 +91,7 @@ def _check_ends(at: Any, ends: Any) -> None:
         raise InvalidRecord(-1, "its headers do not end where the record does")
 
 
-def _find_one_by_one(data: Any, rows: Any, at: Any, fields: Fields, offsets: Any, found: Any) -> None:
+def _find_one_by_one(data: Any, rows: Any, at: Any, fields: RecordFields, offsets: Any, found: Any) -> None:
     """The headers of these records from the one numbered _MOST_HEADERS on."""
     content = data.tobytes()
     for row, start in zip(rows.tolist(), at.tolist(), strict=True):

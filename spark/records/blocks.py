@@ -89,7 +89,7 @@ class UnreadableRecords(Exception):
         )
 
 
-class Batch(NamedTuple):
+class BlockBatch(NamedTuple):
     """One batch of a block, in numbers alone, so that all batches of a block become one array.
 
     `start`: the position of its first record. `time`: the time of all records for LOG_APPEND_TIME, else the time from
@@ -113,7 +113,7 @@ class Block(NamedTuple):
     data: Buffer
     size: int
     records_count: int
-    batches: Sequence[Batch]
+    batches: Sequence[BlockBatch]
 
 
 class BlockReader:
@@ -129,7 +129,7 @@ class BlockReader:
         self._times = times
         self._on_hidden = on_hidden
         self._buffer = memoryview(np.empty(LARGE_BYTES + len(PADDING), np.uint8))
-        self._batches: list[Batch] = []
+        self._batches: list[BlockBatch] = []
         self._size = self._count = 0
         self._last_added = 0
         self._is_at_end = False
@@ -233,7 +233,7 @@ class BlockReader:
             yield from self._large_batch(view, header, time, timestamp_type)
             return
         fields = (self._size, count, base_offset, base_offset + header[6], time, timestamp_type)
-        self._batches.append(_new_tuple(Batch, fields))
+        self._batches.append(_new_tuple(BlockBatch, fields))
         self._size += added
         self._count += count
         self._last_added = added
@@ -252,7 +252,7 @@ class BlockReader:
         found = pieces(header.compression, view[HEADER_SIZE:], header.records_count, BLOCK_BYTES, BLOCK_RECORDS)
         try:
             for data, size, count in found:
-                yield Block(data, size, count, [Batch(0, count, offset, last_offset, time, timestamp_type)])
+                yield Block(data, size, count, [BlockBatch(0, count, offset, last_offset, time, timestamp_type)])
         except KafkaError as error:
             raise self._unreadable(offset, error) from None
 

@@ -37,7 +37,7 @@ from headgate.spark.records.blocks import (
     UnreadableRecords,
 )
 from headgate.spark.records.record_chain import InvalidRecord, follow_chain, record_bounds
-from headgate.spark.records.record_fields import Fields, read_fields
+from headgate.spark.records.record_fields import RecordFields, read_fields
 
 __all__ = ["COLUMNS", "SCHEMA", "Hidden", "OnHidden", "TimeRange", "UnreadableRecords", "columns"]
 
@@ -69,8 +69,8 @@ def columns(
 ) -> Iterator[Any]:
     """The records of a range as `pyarrow.RecordBatch`es with these columns, in order of their offsets.
 
-    `times` leaves out whole batches without a record in this range; records outside of it may come. `on_hidden` hears
-    of control batches and of aborted ones. Raises UnreadableRecords; ValueError for an unknown column.
+    `times` leaves out whole batches without a record in this range; records outside of it may come. `on_hidden` is
+    called for control batches and aborted ones. Raises UnreadableRecords; ValueError for an unknown column.
     """
     if not names or not set(names) <= set(COLUMNS):
         raise ValueError(f"the columns {', '.join(names)}: there are {', '.join(COLUMNS)}")
@@ -167,7 +167,9 @@ class _RowMaker:
         arrays = [self._array(name, buffer, data, part, keep, fields, offsets) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, name: str, buffer: Any, data: Any, part: _Slice, keep: Any, fields: Fields, offsets: Any) -> Any:
+    def _array(
+        self, name: str, buffer: Any, data: Any, part: _Slice, keep: Any, fields: RecordFields, offsets: Any
+    ) -> Any:
         """One column."""
         if name == "key":
             return binary_column(buffer, fields.keys)

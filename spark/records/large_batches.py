@@ -21,7 +21,7 @@ from headgate.spark.records.varints import PADDING
 LARGEST_RECORD_BYTES: Final = 128 << 20
 
 
-class Piece(NamedTuple):
+class RecordsPiece(NamedTuple):
     """Whole records: `records_count` of them in `size` bytes, with padding behind them."""
 
     data: bytes
@@ -29,7 +29,9 @@ class Piece(NamedTuple):
     records_count: int
 
 
-def pieces(codec: int, body: Buffer, records_count: int, piece_bytes: int, piece_records: int) -> Iterator[Piece]:
+def pieces(
+    codec: int, body: Buffer, records_count: int, piece_bytes: int, piece_records: int
+) -> Iterator[RecordsPiece]:
     """The records of a batch. Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD."""
     stream = pa.BufferReader(compression.decompress(codec, body) if codec == SNAPPY else body)
     if codec not in {NONE, SNAPPY}:
@@ -40,7 +42,7 @@ def pieces(codec: int, body: Buffer, records_count: int, piece_bytes: int, piece
         data = rest + added
         count, end = _whole_records(data, min(left, piece_records))
         if count:
-            yield Piece(data[:end] + PADDING, end, count)
+            yield RecordsPiece(data[:end] + PADDING, end, count)
             rest, wanted, left = data[end:], max(piece_bytes, len(data) - end + 1), left - count
         elif not added:
             raise invalid(f"the last {left} of {records_count} records are cut")

@@ -1,4 +1,4 @@
-"""The chain of lengths: where each record of a block begins. A record tells by its length where the next one is.
+"""The chain of lengths: where each record of a block begins. The length of a record gives the start of the next one.
 
 A Python loop over records takes 0.1 microseconds for each. Where a block has many batches, numpy follows the chains of
 all of them in step, one record of each at a time.

@@ -29,7 +29,7 @@ class Slices(NamedTuple):
         return Slices(self.starts[keep], self.ends[keep], None if self.is_null is None else self.is_null[keep])
 
 
-class Fields(NamedTuple):
+class RecordFields(NamedTuple):
     """The fields of records, an array for each. Fields that are not wanted, and all behind them, may be None.
 
     `keys`, `values`: Slices. `headers_at`: the position after the count of headers; `ends`: where the records end.
@@ -43,14 +43,14 @@ class Fields(NamedTuple):
     headers_at: Any
     ends: Any
 
-    def rows(self, keep: Any) -> Fields:
+    def rows(self, keep: Any) -> RecordFields:
         """The fields of some records only."""
-        return Fields(
-            *(one if one is None else one.rows(keep) if isinstance(one, Slices) else one[keep] for one in self)
+        return RecordFields(
+            *(part if part is None else part.rows(keep) if isinstance(part, Slices) else part[keep] for part in self)
         )
 
 
-def read_fields(data: Any, starts: Any, ends: Any, *, timestamps: bool, contents: bool) -> Fields:
+def read_fields(data: Any, starts: Any, ends: Any, *, timestamps: bool, contents: bool) -> RecordFields:
     """The fields of the records at `starts`. `data`: uint8, padded; `starts`, `ends`: int64.
 
     `timestamps`: timestamp deltas are wanted; `contents`: keys, values or headers are. Raises InvalidRecord.
@@ -67,7 +67,7 @@ def read_fields(data: Any, starts: Any, ends: Any, *, timestamps: bool, contents
         offset_deltas = decode_zigzags(numbers)
         if not contents:
             _require(at <= ends, "its fields end behind it")
-            return Fields(timestamp_deltas, offset_deltas, None, None, None, None, ends)
+            return RecordFields(timestamp_deltas, offset_deltas, None, None, None, None, ends)
         keys, at = read_slices(data, at, ends)
         values, at = read_slices(data, at, ends)
         counts, at = read_zigzags(data, at)
@@ -77,13 +77,13 @@ def read_fields(data: Any, starts: Any, ends: Any, *, timestamps: bool, contents
         _require((counts >= 0) & (counts <= ends - at), "its count of headers is impossible")
     except IndexError as error:
         raise InvalidRecord(-1, str(error)) from None
-    return Fields(timestamp_deltas, offset_deltas, keys, values, counts, at, ends)
+    return RecordFields(timestamp_deltas, offset_deltas, keys, values, counts, at, ends)
 
 
 def read_slices(data: Any, at: Any, limits: Any) -> tuple[Slices, Any]:
-    """The byte strings at these positions, each behind its length, and the positions after them.
+    """The byte strings at these positions, each after its length, and the positions after them.
 
-    Raises InvalidRecord for one behind its limit, IndexError.
+    Raises InvalidRecord for a string beyond its limit, IndexError.
     """
     numbers, at = read_zigzags(data, at)
     is_null = (numbers & np.uint64(1)).view(np.int64).astype(bool)

@@ -1,6 +1,6 @@
 """Varints of many records at once, as numpy arrays. `protocol/records/varint.py` describes the encoding.
 
-A buffer needs PADDING zero bytes behind its data: then no varint that begins within the data passes the end.
+A buffer needs PADDING zero bytes after its data: then no varint that begins within the data passes the end.
 """
 
 from __future__ import annotations

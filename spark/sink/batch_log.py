@@ -17,7 +17,7 @@ from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records import Buffer, batch, control
 from headgate.spark.sink.connection import Connection, SinkFailed
-from headgate.spark.sink.marker import BATCHES_TOPIC, Marker, SinkRefused, decode_marker
+from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker, SinkRefused, decode_marker
 from headgate.tools.client import Client
 from headgate.tools.cluster import Answers, Failure, TopicPartition
 
@@ -83,18 +83,18 @@ class CommittedMarkers:
     def _commit(self, found: tuple[int, bytes | None]) -> None:
         self._committed = max(self._committed, found, key=itemgetter(0))
 
-    def last(self, *, is_fenced: bool = True) -> Marker | None:
+    def last(self, *, is_fenced: bool = True) -> SinkMarker | None:
         """The last committed marker. Raises SinkRefused.
 
         `is_fenced`: no transaction under this name is open; else markers without a control batch do not count.
         """
         return self._newest([self._committed, *(self._undecided.values() if is_fenced else ())])
 
-    def unfinished(self) -> Marker | None:
+    def unfinished(self) -> SinkMarker | None:
         """The last marker, if its transaction has no control batch so far. Raises SinkRefused."""
         return self._newest(self._undecided.values())
 
-    def _newest(self, found: Iterable[tuple[int, bytes | None]]) -> Marker | None:
+    def _newest(self, found: Iterable[tuple[int, bytes | None]]) -> SinkMarker | None:
         _, value = max(found, key=itemgetter(0), default=(-1, None))
         return None if value is None else decode_marker(self._name, value)
 
@@ -106,7 +106,7 @@ class BatchLog:
         self._connection = connection
         self._markers = CommittedMarkers(name)
 
-    def last(self, *, is_fenced: bool = True) -> Marker | None:
+    def last(self, *, is_fenced: bool = True) -> SinkMarker | None:
         """The last committed marker; see `CommittedMarkers.last`. Raises SinkFailed, SinkRefused."""
         markers = self._markers
         start, end = self._connection.bounds(PARTITION)
@@ -127,7 +127,7 @@ class BatchLog:
                 empty_answers += 1
         return markers.last(is_fenced=is_fenced)
 
-    def unfinished(self) -> Marker | None:
+    def unfinished(self) -> SinkMarker | None:
         """See `CommittedMarkers.unfinished`; as of the last call of `last`."""
         return self._markers.unfinished()
 

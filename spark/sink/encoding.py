@@ -109,7 +109,7 @@ def stamp(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence
 
 
 def advance(sequence: int, records: int) -> int:
-    """The sequence after `records` more; it starts again at 0 behind the largest int32 (Kafka's DefaultRecordBatch)."""
+    """The sequence after `records` more; it starts again at 0 after the largest int32 (Kafka's DefaultRecordBatch)."""
     return (sequence + records) & MAX_SEQUENCE
 
 
@@ -133,7 +133,7 @@ def valid(column: Any) -> Any:
 
 
 def numbers(column: Any) -> Any:
-    """The numbers (numpy) of a column of signed integers or uint8, without a copy; those of nulls are any.
+    """The numbers (numpy) of a column of signed integers or uint8, without a copy; nulls have any number.
 
     Many ways from Arrow to numpy and back import pandas, where it is installed, for more than a second of each worker.
     """
@@ -151,7 +151,7 @@ def integers(values: Any, kind: Any) -> Any:
 def byte_strings(items: Sequence[bytes | bytearray], kind: Any = None) -> Any:
     """Byte strings as an Arrow column, without `pa.array`."""
     offsets: Any = np.zeros(len(items) + 1, np.int32)
-    np.cumsum([len(one) for one in items], out=offsets[1:])
+    np.cumsum([len(item) for item in items], out=offsets[1:])
     return pa.Array.from_buffers(
         kind or pa.binary(), len(items), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(items))]
     )
@@ -181,8 +181,8 @@ def _cut(targets: Any, ends: Any, max_bytes: int) -> Any:
 def _join(rows: Rows, headers: Any, fields: tuple[Any, ...]) -> Any:
     """The records, as one binary column."""
     time_deltas, offset_deltas, key_sizes, value_sizes, header_sizes = fields
-    zigzags = [_zigzag(one) for one in (time_deltas, offset_deltas, key_sizes, value_sizes)]
-    sizes = [varint_sizes(one) for one in zigzags]
+    zigzags = [_zigzag(numbers) for numbers in (time_deltas, offset_deltas, key_sizes, value_sizes)]
+    sizes = [varint_sizes(zigzag) for zigzag in zigzags]
     body_sizes = 1 + sum(sizes) + np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + header_sizes
     length = _zigzag(body_sizes)
     no_attributes: Any = np.zeros(len(length), np.uint64)
@@ -243,7 +243,7 @@ def varint_sizes(numbers: Any) -> Any:
 
 def pack_varints(columns: tuple[Any, ...]) -> Any:
     """A binary column: in each row the varints of that row of each column. `columns`: uint64."""
-    sizes: list[Any] = [varint_sizes(one) for one in columns]
+    sizes: list[Any] = [varint_sizes(column) for column in columns]
     offsets: Any = np.zeros(len(columns[0]) + 1, np.int64)
     np.cumsum(sum(sizes), out=offsets[1:])
     data: Any = np.empty(int(offsets[-1]), np.uint8)

@@ -21,8 +21,16 @@ from headgate.protocol.records import batch
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import PARTITION, BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection, SinkFailed
-from headgate.spark.sink.marker import Decision, Marker, Positions, QueryBatch, SinkRefused, decide, encode_marker
-from headgate.spark.sink.transaction import BatchWriter, Fenced, Producer
+from headgate.spark.sink.marker import (
+    BatchDecision,
+    MarkerPositions,
+    QueryBatch,
+    SinkMarker,
+    SinkRefused,
+    decide,
+    encode_marker,
+)
+from headgate.spark.sink.transaction import Fenced, TransactionalProducer, TransactionWriter
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import CommittedOffsets
 
@@ -30,11 +38,11 @@ TRANSACTIONAL_ID_PREFIX = "headgate-spark-"
 _ABORT_TIMEOUT_S = 10.0
 _log = logging.getLogger(__name__)
 
-RunTasks: TypeAlias = Callable[[Producer], Mapping[TopicPartition, int]]
+RunTasks: TypeAlias = Callable[[TransactionalProducer], Mapping[TopicPartition, int]]
 """Writes all rows with this producer; returns the number of written records by partition."""
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """What became of a batch. `is_written`: False if an earlier try had written the batch already."""
 
     is_written: bool
@@ -73,18 +81,18 @@ class ExactlyOnce:
         """The transactional id of the name."""
         return TRANSACTIONAL_ID_PREFIX + self._name
 
-    def write(self, run_tasks: RunTasks, query_batch: QueryBatch | None = None) -> Outcome:
+    def write(self, run_tasks: RunTasks, query_batch: QueryBatch | None = None) -> WriteOutcome:
         """Write a batch of a query, or rows without a marker. Raises SinkRefused, SinkFailed, or an error of the tasks.
 
         A batch is tried again after a failure that another try may not meet. Rows without a marker are too, up to the
-        commit: without a marker, an unanswered commit cannot be told from a failed one.
+        commit: without a marker, an unanswered commit looks like a failed one.
         """
         began_s = self._clock_s()
         for number in range(1, self._tries + 1):
             began_try_s = self._clock_s()
             try:
                 records = self._try_once(run_tasks, query_batch)
-                return Outcome(records is not None, records or 0, number, self._clock_s() - began_s)
+                return WriteOutcome(records is not None, records or 0, number, self._clock_s() - began_s)
             except Exception as error:
                 spent_s = self._clock_s() - began_try_s
                 if not isinstance(error, SinkRefused) and spent_s * 1000 >= self._timeout_ms:
@@ -108,7 +116,7 @@ class ExactlyOnce:
         producer = transaction.begin(self._connection, self.transactional_id, self._timeout_ms)
         if query_batch is not None:
             assert self._log_of_batches is not None
-            if self._decide(self._log_of_batches.last(is_fenced=True), query_batch) is Decision.SKIP:
+            if self._decide(self._log_of_batches.last(is_fenced=True), query_batch) is BatchDecision.SKIP:
                 return None
         self._is_open = True
         written = {partition: count for partition, count in run_tasks(producer).items() if count}
@@ -132,14 +140,14 @@ class ExactlyOnce:
                 raise
             self._decide(unfinished, query_batch)
 
-    def _decide(self, marker: Marker | None, query_batch: QueryBatch) -> Decision:
+    def _decide(self, marker: SinkMarker | None, query_batch: QueryBatch) -> BatchDecision:
         if marker is None and self._group is not None and query_batch.batch_id > 0:
             # The topic of the markers may have been lost; the same transactions committed the group's offsets
             marker = marker_of_group(self._connection.committed_offsets(self._group), query_batch)
             query_batch = query_batch._replace(before=None)
         return decide(self._name, marker, query_batch, accept_gap=self._accept_gap)
 
-    def _mark(self, producer: Producer, query_batch: QueryBatch) -> None:
+    def _mark(self, producer: TransactionalProducer, query_batch: QueryBatch) -> None:
         """Add the positions and the marker to the transaction."""
         positions = self._known_positions(query_batch.positions)
         if self._group is not None and positions:
@@ -147,11 +155,13 @@ class ExactlyOnce:
             transaction.commit_positions(self._connection, producer, self._group, positions, metadata)
         now_ms = self._now_ms()
         query_id, batch_id, ends, others, _ = query_batch
-        value = encode_marker(Marker(query_id, batch_id, ends, now_ms, others))
+        value = encode_marker(SinkMarker(query_id, batch_id, ends, now_ms, others))
         record = batch.Record(timestamp=now_ms, key=self._name.encode(), value=value)
-        BatchWriter(self._connection, producer).write({PARTITION: (1, batch.build([record], is_transactional=True))})
+        TransactionWriter(self._connection, producer).write(
+            {PARTITION: (1, batch.build([record], is_transactional=True))}
+        )
 
-    def _known_positions(self, positions: Positions) -> dict[TopicPartition, int]:
+    def _known_positions(self, positions: MarkerPositions) -> dict[TopicPartition, int]:
         """The positions in topics of this cluster: a group has no offsets of topics elsewhere."""
         return {
             TopicPartition(topic, number): offset
@@ -161,7 +171,7 @@ class ExactlyOnce:
             if number < count and offset >= 0
         }
 
-    def _commit(self, producer: Producer, *, has_marker: bool) -> None:
+    def _commit(self, producer: TransactionalProducer, *, has_marker: bool) -> None:
         try:
             transaction.end(self._connection, producer, is_commit=True)
         except Fenced:
@@ -192,12 +202,12 @@ class ExactlyOnce:
             )
 
 
-def marker_of_group(offsets: CommittedOffsets, query_batch: QueryBatch) -> Marker | None:
+def marker_of_group(offsets: CommittedOffsets, query_batch: QueryBatch) -> SinkMarker | None:
     """The marker that the offsets of a group stand for; None if no batch of the query committed them.
 
     A group has no offsets of topics elsewhere. Such a partition counts as equal, so only the number decides about it.
     """
-    batches = {one: _batch_in_metadata(row.metadata, query_batch.query_id) for one, row in offsets.items()}
+    batches = {partition: _batch_in_metadata(row.metadata, query_batch.query_id) for partition, row in offsets.items()}
     last = max(batches.values(), default=-1)
     if last < 0:
         return None
@@ -205,7 +215,7 @@ def marker_of_group(offsets: CommittedOffsets, query_batch: QueryBatch) -> Marke
     for partition, number in batches.items():
         if number == last:
             positions.setdefault(partition.topic, {})[partition.number] = offsets[partition].offset
-    return Marker(query_batch.query_id, last, positions, 0, None)
+    return SinkMarker(query_batch.query_id, last, positions, 0, None)
 
 
 def _batch_in_metadata(text: str, query_id: str) -> int:

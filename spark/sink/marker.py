@@ -8,7 +8,7 @@ sink, its value JSON:
 
 `query` is the id in the checkpoint's `metadata` file, `positions` are the next offsets to read after it. `others`
 is a digest of offsets that positions do not show. The marker becomes visible with the batch's records, or neither does.
-Numbers of batches prove nothing: Spark plans a batch anew, with other records, where its checkpoint is older than the
+Numbers of batches prove nothing: Spark plans a batch again, with other records, if its checkpoint is older than the
 marker. So `decide` compares the offsets too.
 """
 
@@ -27,7 +27,7 @@ ONE_WRITE = "write "
 _VERSION = 1
 _OTHER_SOURCES: Final = "a source that reads no topic, or a topic that two sources read"
 
-Positions: TypeAlias = Mapping[str, Mapping[int, int]]
+MarkerPositions: TypeAlias = Mapping[str, Mapping[int, int]]
 """The next offset to read by topic and partition."""
 
 
@@ -42,7 +42,7 @@ class SourceOffsets(NamedTuple):
     two sources read. Empty if there are none, None if they are unknown.
     """
 
-    positions: Positions
+    positions: MarkerPositions
     others: str | None = ""
 
 
@@ -54,41 +54,41 @@ class QueryBatch(NamedTuple):
 
     query_id: str
     batch_id: int
-    positions: Positions
+    positions: MarkerPositions
     others: str | None = ""
     before: SourceOffsets | None = None
 
 
-class Marker(NamedTuple):
+class SinkMarker(NamedTuple):
     """The last batch that was written under a name. `others`: see `SourceOffsets`."""
 
     query_id: str
     batch_id: int
-    positions: Positions
+    positions: MarkerPositions
     timestamp_ms: int
     others: str | None = ""
 
 
-class Decision(Enum):
+class BatchDecision(Enum):
     """The answer to: is this batch to be written?"""
 
     WRITE = "write"
     SKIP = "skip"
 
 
-def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: bool = False) -> Decision:
+def decide(name: str, marker: SinkMarker | None, batch: QueryBatch, *, accept_gap: bool = False) -> BatchDecision:
     """Compare a batch with the marker under its name. Raises SinkRefused for a batch that can be neither.
 
-    Spark repeats the last batch after a failure, to the same offsets, and numbers batches one after another. A
-    checkpoint made anew has a new query id and starts at 0. A checkpoint that is older than the marker plans its next
-    batches anew: those that end within what was written are skipped, and the first one that does not is refused.
+    Spark repeats the last batch after a failure, to the same offsets, and numbers batches one after another. A new
+    checkpoint has a new query id and starts at 0. From a checkpoint that is older than the marker, Spark plans its
+    next batches again: a batch that ends within the written offsets is skipped, and the first other one is refused.
     """
     if marker is None:
-        return Decision.WRITE
+        return BatchDecision.WRITE
     number = batch.batch_id
     if marker.query_id != batch.query_id:
         if marker.query_id.startswith(ONE_WRITE) and batch.query_id.startswith(ONE_WRITE):
-            return Decision.WRITE
+            return BatchDecision.WRITE
         raise SinkRefused(
             f"batch {number} of the query {batch.query_id} is not written: under the name {name!r} the query "
             f"{marker.query_id} has written up to batch {marker.batch_id}. A checkpoint made anew starts at batch 0 "
@@ -103,33 +103,39 @@ def decide(name: str, marker: Marker | None, batch: QueryBatch, *, accept_gap: b
     if number > marker.batch_id:
         if number == marker.batch_id + 1 and batch.before is not None:
             _refuse(name, marker, number, "begins", _differences(marker, batch.before))
-        return Decision.WRITE
+        return BatchDecision.WRITE
     ends = SourceOffsets(batch.positions, batch.others)
     differences = _differences(marker, ends) if number == marker.batch_id else _beyond(marker, ends)
     _refuse(name, marker, number, "ends", differences)
-    return Decision.SKIP
+    return BatchDecision.SKIP
 
 
-def _differences(marker: Marker, offsets: SourceOffsets) -> list[str]:
-    """Where offsets are not those of the marker. Offset 0 is that of a partition that was not read yet."""
+def _differences(marker: SinkMarker, offsets: SourceOffsets) -> list[str]:
+    """The partitions whose offsets differ from the marker. A partition that was not read yet has offset 0."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
-    found = [_difference(one, here, there) for one in sorted(here | there) if here.get(one, 0) != there.get(one, 0)]
+    found = [
+        _difference(partition, here, there)
+        for partition in sorted(here | there)
+        if here.get(partition, 0) != there.get(partition, 0)
+    ]
     # Older markers have no digest: then the number alone decides about such sources
     if marker.others is not None and offsets.others is not None and marker.others != offsets.others:
         found.append(_OTHER_SOURCES)
     return found
 
 
-def _beyond(marker: Marker, offsets: SourceOffsets) -> list[str]:
-    """Where offsets are not known to lie within those of the marker. Digests have no order."""
+def _beyond(marker: SinkMarker, offsets: SourceOffsets) -> list[str]:
+    """The partitions whose offsets are not known to lie within the marker's. Digests have no order."""
     here, there = _by_partition(offsets.positions), _by_partition(marker.positions)
-    found = [_difference(one, here, there) for one in sorted(here) if here[one] > there.get(one, 0)]
+    found = [
+        _difference(partition, here, there) for partition in sorted(here) if here[partition] > there.get(partition, 0)
+    ]
     if (marker.others or "") != (offsets.others or ""):
         found.append(_OTHER_SOURCES)
     return found
 
 
-def _by_partition(positions: Positions) -> dict[TopicPartition, int]:
+def _by_partition(positions: MarkerPositions) -> dict[TopicPartition, int]:
     return {TopicPartition(topic, number): offset for topic, row in positions.items() for number, offset in row.items()}
 
 
@@ -139,7 +145,7 @@ def _difference(
     return f"{partition}: {here.get(partition, 0)}, written up to {there.get(partition, 0)}"
 
 
-def _refuse(name: str, marker: Marker, number: int, verb: str, differences: list[str]) -> None:
+def _refuse(name: str, marker: SinkMarker, number: int, verb: str, differences: list[str]) -> None:
     if differences:
         raise SinkRefused(
             f"batch {number} of {name!r} is not written: it {verb} at other offsets than those at which batch "
@@ -151,7 +157,7 @@ def _refuse(name: str, marker: Marker, number: int, verb: str, differences: list
         )
 
 
-def encode_marker(marker: Marker) -> bytes:
+def encode_marker(marker: SinkMarker) -> bytes:
     """The value of the record."""
     value = {
         "version": _VERSION,
@@ -167,7 +173,7 @@ def encode_marker(marker: Marker) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def decode_marker(name: str, value: bytes) -> Marker:
+def decode_marker(name: str, value: bytes) -> SinkMarker:
     """The marker in a record. Raises SinkRefused for a value of a later version, or damage."""
     try:
         found: Any = json.loads(value)
@@ -177,7 +183,7 @@ def decode_marker(name: str, value: bytes) -> Marker:
             for topic, row in found["positions"].items()
         }
         others = found.get("others")
-        return Marker(
+        return SinkMarker(
             str(found["query"]),
             int(found["batch"]),
             positions,

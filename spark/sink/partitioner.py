@@ -1,7 +1,7 @@
 """Target partitions of rows, as Kafka's own producers choose them: murmur2 of the key, for a whole column at once.
 
 The hash is Austin Appleby's MurmurHash2 with the seed of Kafka's Java client (`Utils.murmur2`), and equal keys land in
-the same partition whoever writes them. Rows without a key fill the partitions in runs, so that batches stay large.
+the same partition for every writer. Rows without a key fill the partitions in runs, so that batches stay large.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _unaligned_words(data: Any) -> Any:
 
 
 def _mix_tails(hashes: Any, data: Any, starts: Any, lengths: Any) -> None:
-    """Mix the one to three bytes behind the last whole word into the hashes, in place."""
+    """Mix the one to three bytes after the last whole word into the hashes, in place."""
     rests = lengths % _WORD_BYTES
     ends = starts + lengths
     for rest in (3, 2, 1):

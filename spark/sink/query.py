@@ -25,7 +25,7 @@ _FILE_LOG_OFFSET = re.compile(r'\{"logOffset":(\d{1,18})\}')
 
 
 def find_checkpoint(frame: Any) -> str:
-    """The checkpoint's folder of the query that calls `foreachBatch`. Raises SinkRefused where Spark does not tell."""
+    """The checkpoint's folder of the query that calls `foreachBatch`. Raises SinkRefused if Spark names none."""
     try:
         session = frame.sparkSession
         context = session.sparkContext
@@ -55,7 +55,7 @@ def read_query(checkpoint: str, batch_id: int, session: Any) -> QueryBatch:
 
 
 def _read_offsets(checkpoint: str, batch_id: int, session: Any) -> SourceOffsets | None:
-    """The offsets behind a batch; None if there is no such batch."""
+    """The offsets after a batch; None if there is no such batch."""
     if batch_id < 0:
         return None
     path = f"{checkpoint}/offsets/{batch_id}"
@@ -80,7 +80,7 @@ def parse_offsets(text: str, read: Callable[[str], str]) -> SourceOffsets:
     if not others:
         return SourceOffsets(found)
     try:
-        contents = {name: [one, _read_file_log(name, one, read)] for name, one in others.items()}
+        contents = {name: [option, _read_file_log(name, option, read)] for name, option in others.items()}
     except FileNotFoundError:
         return SourceOffsets(found, None)
     return SourceOffsets(found, hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest())

@@ -7,7 +7,7 @@
 
     Sink("127.0.0.1:9092", topic="report").write(report)
 
-Columns are those of Spark's `kafka` format: key, value, optionally topic, partition, headers; and `timestamp`, which
+Columns are as in Spark's `kafka` format: key, value, optionally topic, partition, headers; and `timestamp`, which
 the `kafka` format does not write. Others are left out.
 """
 
@@ -23,10 +23,10 @@ from typing import Any
 from headgate.protocol.records import compression
 from headgate.spark.sink import tasks
 from headgate.spark.sink.connection import DELIVERY_TIMEOUT_S, Connection
-from headgate.spark.sink.exactly_once import ExactlyOnce, Outcome
+from headgate.spark.sink.exactly_once import ExactlyOnce, WriteOutcome
 from headgate.spark.sink.marker import ONE_WRITE, QueryBatch, SinkRefused
 from headgate.spark.sink.query import find_checkpoint, read_query
-from headgate.spark.sink.transaction import Producer
+from headgate.spark.sink.transaction import TransactionalProducer
 from headgate.tools.cluster import TopicPartition
 
 COLUMNS = ("topic", "key", "value", "partition", "headers", "timestamp")
@@ -75,14 +75,14 @@ class Sink:
         """Connections stay here when a copy goes to another process."""
         return {**self.__dict__, "_open": {}}
 
-    def __call__(self, frame: Any, batch_id: int) -> Outcome:
+    def __call__(self, frame: Any, batch_id: int) -> WriteOutcome:
         """Write a batch of a query: the function for `foreachBatch`. Raises SinkRefused, SinkFailed."""
         if self.name is None:
             raise SinkRefused("a sink of a query needs a name, the same at each start: Sink(..., name=...)")
         checkpoint = self.checkpoint or find_checkpoint(frame)
         return self._write(frame, self.name, read_query(checkpoint, batch_id, frame.sparkSession))
 
-    def write(self, frame: Any, *, once: str | None = None) -> Outcome:
+    def write(self, frame: Any, *, once: str | None = None) -> WriteOutcome:
         """Write all rows of a frame in one transaction.
 
         `once`: an id of this write; a second write with the id of the last one under the name writes nothing.
@@ -90,8 +90,8 @@ class Sink:
         return self._write(frame, *once_batch(self.name, once))
 
     def write_batch(
-        self, frame: Any, query_batch: QueryBatch, beside: Callable[[Producer], None] | None = None
-    ) -> Outcome:
+        self, frame: Any, query_batch: QueryBatch, beside: Callable[[TransactionalProducer], None] | None = None
+    ) -> WriteOutcome:
         """Write a batch whose number and positions the caller keeps. `beside`: writes more in the same transaction."""
         if self.name is None:
             raise SinkRefused("numbered batches need a name, the same at each start: Sink(..., name=...)")
@@ -102,11 +102,11 @@ class Sink:
         frame: Any,
         name: str,
         query_batch: QueryBatch | None,
-        beside: Callable[[Producer], None] | None = None,
-    ) -> Outcome:
+        beside: Callable[[TransactionalProducer], None] | None = None,
+    ) -> WriteOutcome:
         rows = frame.select(*self.check_columns(frame.columns))
 
-        def run(producer: Producer) -> Mapping[TopicPartition, int]:
+        def run(producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
             if beside is not None:
                 beside(producer)
             return self._run(rows, producer)
@@ -139,7 +139,7 @@ class Sink:
             raise SinkRefused("keep_partitions needs the column `partition`")
         return [name for name in COLUMNS if name in present and (name != "topic" or self.topic is None)]
 
-    def target(self) -> tasks.Target:
+    def target(self) -> tasks.WriteTarget:
         """The plan for tasks. Raises SinkRefused, SinkFailed."""
         partitions = {}
         if self.topic is not None:
@@ -147,7 +147,7 @@ class Sink:
                 partitions[self.topic] = connection.partition_count(self.topic)
             if not partitions[self.topic]:
                 raise SinkRefused(f"there is no topic {self.topic}: create it, or correct the name")
-        return tasks.Target(
+        return tasks.WriteTarget(
             self.bootstrap,
             self.topic,
             partitions,
@@ -157,7 +157,7 @@ class Sink:
             self.delivery_timeout_s,
         )
 
-    def _run(self, rows: Any, producer: Producer) -> Mapping[TopicPartition, int]:
+    def _run(self, rows: Any, producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         """Write with Spark's tasks; the number of records by partition."""
         target = self.target()
         if self.keep_partitions:

@@ -34,7 +34,7 @@ from headgate.spark.sink.encoding import (
     valid,
 )
 from headgate.spark.sink.marker import SinkRefused
-from headgate.spark.sink.transaction import BatchWriter, Producer
+from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.zip_importers import forget_zip_importers
 from headgate.tools.cluster import TopicPartition
 
@@ -47,8 +47,8 @@ _IS_FIRST_ROW = f"monotonically_increasing_id() & {(1 << 33) - 1} = 0"
 WITH_THREAD = ("*", f"CASE WHEN {_IS_FIRST_ROW} THEN reflect('java.lang.Thread', 'currentThread') END AS {THREAD}")
 """Spark's columns for tasks that write: all, and in the first row of each task the name of its thread.
 
-Only that name tells a Python worker whether the stage runs again (PySpark's TaskContext has no such number). Attempts
-of its tasks count from 0 again, beside those of the first run that are still at work.
+Only from that name a Python worker knows that the stage runs again (PySpark's TaskContext has no such number). Attempts
+of its tasks count from 0 again, beside tasks of the first run that are still at work.
 """
 
 _STAGE_ATTEMPT = re.compile(r" in stage \d+\.(\d+) ")
@@ -68,7 +68,7 @@ _ENCODED_SCHEMA = pa.schema(
 _WRITTEN_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("records", pa.int64())])
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """Where and how rows are written. `topic`: of all rows; None: the column `topic` has it.
 
     `partitions`: the number of partitions by topic, as far as the driver knows. `now_ms`: the time of rows without one.
@@ -109,7 +109,7 @@ def spark_task() -> TaskIdentity:
 class RowEncoder:
     """Encodes the rows of one task, chunk by chunk."""
 
-    def __init__(self, target: Target, task: int = 0) -> None:
+    def __init__(self, target: WriteTarget, task: int = 0) -> None:
         self._target, self._task = target, task
         self._counts = dict(target.partitions)
 
@@ -138,10 +138,10 @@ class RowEncoder:
         headers = rows.column("headers") if "headers" in rows.schema.names else None
         target = self._target
         encoded = list(encode(Rows(keys, values, headers, times), chosen, target.max_batch_bytes, target.codec))
-        return {one.target: TopicPartition(topic, one.target) for one in encoded}, encoded
+        return {batch.target: TopicPartition(topic, batch.target) for batch in encoded}, encoded
 
     def _choose(self, topic: str, rows: Any, keys: Any) -> Any:
-        """The partition of each row: that of the column `partition`, else by the key."""
+        """The partition of each row: from the column `partition`, else by the key."""
         count = self._partition_count(topic)
         given = rows.column("partition").cast(pa.int32()) if "partition" in rows.schema.names else None
         if given is not None and not given.null_count:
@@ -222,7 +222,7 @@ def _joined(batches: list[Any]) -> Any:
 
 
 def encode_rows(
-    target: Target, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
+    target: WriteTarget, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
 ) -> Iterator[Any]:
     """Rows as Arrow batches to rows of `ENCODED`. A second attempt may run: the rows of one attempt are used."""
     forget_zip_importers()
@@ -230,9 +230,9 @@ def encode_rows(
     numbers: defaultdict[TopicPartition, int] = defaultdict(int)
     for partitions, encoded in RowEncoder(target, task).encode(batches):
         rows = []
-        for one in encoded:
-            partition = partitions[one.target]
-            rows.append((*partition, route(partition), task, numbers[partition], one.records, one.data))
+        for batch in encoded:
+            partition = partitions[batch.target]
+            rows.append((*partition, route(partition), task, numbers[partition], batch.records, batch.data))
             numbers[partition] += 1
         yield _record_batch(rows, _ENCODED_SCHEMA)
 
@@ -246,19 +246,25 @@ def route(partition: TopicPartition) -> int:
 
 
 def write_rows(
-    target: Target, producer: Producer, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
+    target: WriteTarget,
+    producer: TransactionalProducer,
+    batches: Iterable[Any],
+    identity: Callable[[], TaskIdentity] = spark_task,
 ) -> Iterator[Any]:
     """Rows as Arrow batches to the brokers, then the report. No other task has rows of the same target partition."""
     forget_zip_importers()
     task = identity()
     with TaskWriter(target, producer, task) as writer:
         for partitions, encoded in RowEncoder(target, task.number).encode(check_stage(batches)):
-            writer.put((partitions[one.target], one.records, one.data) for one in encoded)
+            writer.put((partitions[batch.target], batch.records, batch.data) for batch in encoded)
         yield _report(writer.finish())
 
 
 def write_batches(
-    target: Target, producer: Producer, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
+    target: WriteTarget,
+    producer: TransactionalProducer,
+    batches: Iterable[Any],
+    identity: Callable[[], TaskIdentity] = spark_task,
 ) -> Iterator[Any]:
     """Rows of `ENCODED` to the brokers, then the report. Batches of one encoding task keep their order."""
     forget_zip_importers()
@@ -308,12 +314,12 @@ class _Order:
         self._early: dict[tuple[TopicPartition, int, int], tuple[int, bytearray]] = {}
 
     def arrange(self, found: Iterable[_Encoded]) -> Iterator[tuple[TopicPartition, int, bytearray]]:
-        for one in found:
-            source = (one.partition, one.task)
-            self._early[*source, one.number] = (one.records, bytearray(one.data))
+        for batch in found:
+            source = (batch.partition, batch.task)
+            self._early[*source, batch.number] = (batch.records, bytearray(batch.data))
             while (early := self._early.pop((*source, self._next[source]), None)) is not None:
                 self._next[source] += 1
-                yield (one.partition, *early)
+                yield (batch.partition, *early)
 
     def check_complete(self) -> None:
         for partition, task, number in self._early:
@@ -323,14 +329,14 @@ class _Order:
 class TaskWriter:
     """Collects batches to requests, each with at most one batch for a partition, and writes them."""
 
-    def __init__(self, target: Target, producer: Producer, task: TaskIdentity) -> None:
+    def __init__(self, target: WriteTarget, producer: TransactionalProducer, task: TaskIdentity) -> None:
         if task.attempt > 0:
             raise SecondAttempt(
                 f"task {task.number} was started again (attempt {task.attempt}): the first attempt may have written, "
                 "so this try of the batch ends, and the next try begins with a new epoch"
             )
         self._connection = Connection(target.bootstrap, target.delivery_timeout_s)
-        self._writer = BatchWriter(self._connection, producer)
+        self._writer = TransactionWriter(self._connection, producer)
         self._waiting: dict[TopicPartition, tuple[int, bytearray]] = {}
         self._size = 0
 
@@ -370,6 +376,6 @@ def _record_batch(rows: Sequence[tuple[Any, ...]], schema: Any) -> Any:
         if pa.types.is_integer(field.type):
             arrays.append(integers(np.array(values, f"i{field.type.bit_width // 8}"), field.type))
         else:
-            items = [one.encode() if isinstance(one, str) else one for one in values]
+            items = [value.encode() if isinstance(value, str) else value for value in values]
             arrays.append(byte_strings(items, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,6 +1,6 @@
 """One transaction: the driver begins and ends it, the tasks add their partitions and write (KIP-98).
 
-The requests are those of Kafka 0.11 and later, without the parts of KIP-890 that bind a transaction to one client:
+The requests are as in Kafka 0.11 and later, without the parts of KIP-890 that bind a transaction to one client:
 every partition is added before its first batch, and each batch of a query begins with InitProducerId. That raises the
 epoch, aborts what an earlier try left open, and fences its tasks.
 """
@@ -40,7 +40,7 @@ _ALL_REPLICAS = -1
 _PRODUCE_TIMEOUT_MS = 30_000
 
 
-class Producer(NamedTuple):
+class TransactionalProducer(NamedTuple):
     """The identity of a transaction's writer; tasks have a copy of it."""
 
     transactional_id: str
@@ -52,19 +52,19 @@ class Fenced(SinkFailed):
     """The transaction has ended already: its timeout has passed, or another try has begun."""
 
 
-def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> Producer:
+def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
     """A producer with a new epoch. Nothing of an older epoch is open then, or can be written.
 
     Raises SinkFailed; SinkRefused for a timeout that the brokers do not allow.
     """
 
-    def ask(client: Client) -> Producer | Failure:
+    def ask(client: Client) -> TransactionalProducer | Failure:
         version = client.version(InitProducerIdRequest, newest=_INIT)
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         answer = client.ask(request, version)
         if answer.error_code:
             return Failure.of(answer.error_code)
-        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+        return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     try:
         return connection.ask_coordinator(transactional_id, TRANSACTION, ask)
@@ -77,10 +77,13 @@ def begin(connection: Connection, transactional_id: str, timeout_ms: int) -> Pro
         raise
 
 
-def add_partitions(connection: Connection, producer: Producer, partitions: Iterable[TopicPartition]) -> None:
+def add_partitions(
+    connection: Connection, producer: TransactionalProducer, partitions: Iterable[TopicPartition]
+) -> None:
     """Add partitions to the transaction, before their first batch. Raises SinkFailed."""
     topics = [
-        AddPartitionsToTxnTopic(topic, [one.number for one in rows]) for topic, rows in by_topic(partitions).items()
+        AddPartitionsToTxnTopic(topic, [partition.number for partition in rows])
+        for topic, rows in by_topic(partitions).items()
     ]
 
     def ask(client: Client) -> Failure | None:
@@ -103,9 +106,13 @@ def add_partitions(connection: Connection, producer: Producer, partitions: Itera
 
 
 def commit_positions(
-    connection: Connection, producer: Producer, group: str, positions: Mapping[TopicPartition, int], metadata: str
+    connection: Connection,
+    producer: TransactionalProducer,
+    group: str,
+    positions: Mapping[TopicPartition, int],
+    metadata: str,
 ) -> None:
-    """Commit the next offsets to read as those of a group, within the transaction. Raises SinkFailed."""
+    """Commit the next offsets to read as a group's, within the transaction. Raises SinkFailed."""
 
     def add(client: Client) -> Failure | None:
         version = client.version(AddOffsetsToTxnRequest, newest=_ADD_PARTITIONS)
@@ -117,9 +124,9 @@ def commit_positions(
             name=topic,
             partitions=[
                 TxnOffsetCommitRequestPartition(
-                    partition_index=one.number, committed_offset=positions[one], committed_metadata=metadata
+                    partition_index=partition.number, committed_offset=positions[partition], committed_metadata=metadata
                 )
-                for one in rows
+                for partition in rows
             ],
         )
         for topic, rows in by_topic(positions).items()
@@ -144,7 +151,7 @@ def commit_positions(
         raise _fenced(error) from None
 
 
-def end(connection: Connection, producer: Producer, *, is_commit: bool) -> None:
+def end(connection: Connection, producer: TransactionalProducer, *, is_commit: bool) -> None:
     """Commit or abort the transaction. After SinkFailed the outcome is unknown; after Fenced it did not commit."""
 
     def ask(client: Client) -> Failure | None:
@@ -155,7 +162,7 @@ def end(connection: Connection, producer: Producer, *, is_commit: bool) -> None:
     _ask_coordinator(connection, producer, ask)
 
 
-def _ask_coordinator(connection: Connection, producer: Producer, ask: Any) -> None:
+def _ask_coordinator(connection: Connection, producer: TransactionalProducer, ask: Any) -> None:
     try:
         connection.ask_coordinator(producer.transactional_id, TRANSACTION, ask)
     except SinkFailed as error:
@@ -176,19 +183,19 @@ def _fenced(error: SinkFailed) -> SinkFailed:
 # --------------------------------------------------------------------------------------------------------------- writes
 
 
-class BatchWriter:
+class TransactionWriter:
     """Writes batches of the transaction. Each partition has one writer in a transaction, and its sequence starts at 0.
 
     `records`: the number of written records by partition.
     """
 
-    def __init__(self, connection: Connection, producer: Producer) -> None:
+    def __init__(self, connection: Connection, producer: TransactionalProducer) -> None:
         self._connection, self._producer = connection, producer
         self.records: dict[TopicPartition, int] = {}
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the transaction, if this writer has not done so. Raises SinkFailed."""
-        new = [one for one in dict.fromkeys(partitions) if one not in self.records]
+        new = [partition for partition in dict.fromkeys(partitions) if partition not in self.records]
         if new:
             add_partitions(self._connection, self._producer, new)
             self.records |= dict.fromkeys(new, 0)
@@ -206,7 +213,9 @@ class BatchWriter:
             retries += 1
 
         def ask(client: Client, partitions: list[TopicPartition]) -> Answers[TopicPartition, None]:
-            return self._produce(client, {one: batches[one][1] for one in partitions}, is_repeated=retries > 0)
+            return self._produce(
+                client, {partition: batches[partition][1] for partition in partitions}, is_repeated=retries > 0
+            )
 
         try:
             self._connection.ask_leaders(batches, ask, note_retry)
@@ -224,7 +233,9 @@ class BatchWriter:
         topics = [
             TopicProduceData(
                 name=topic,
-                partition_data=[PartitionProduceData(index=one.number, records=batches[one]) for one in rows],
+                partition_data=[
+                    PartitionProduceData(index=partition.number, records=batches[partition]) for partition in rows
+                ],
             )
             for topic, rows in by_topic(batches).items()
         ]
@@ -250,12 +261,14 @@ _REFUSALS = frozenset(
 
 
 def _reason(row: Any) -> str | None:
-    texts = [one.batch_index_error_message for one in row.record_errors if one.batch_index_error_message]
+    texts = [error.batch_index_error_message for error in row.record_errors if error.batch_index_error_message]
     reason: str | None = "; ".join([row.error_message or "", *texts[:1]]).strip("; ") or None
     return reason
 
 
-def check_written(connection: Connection, producer: Producer, written: Mapping[TopicPartition, int]) -> None:
+def check_written(
+    connection: Connection, producer: TransactionalProducer, written: Mapping[TopicPartition, int]
+) -> None:
     """Compare the numbers of records that tasks report with the last sequences that the leaders have.
 
     They differ if two attempts of a task wrote: a repeated sequence is acknowledged and dropped, or more was appended
@@ -265,15 +278,17 @@ def check_written(connection: Connection, producer: Producer, written: Mapping[T
         return
 
     def ask(client: Client, partitions: list[TopicPartition]) -> Iterator[tuple[TopicPartition, int | Failure]]:
-        topics = [TopicRequest(name, [one.number for one in rows]) for name, rows in by_topic(partitions).items()]
+        topics = [
+            TopicRequest(name, [partition.number for partition in rows]) for name, rows in by_topic(partitions).items()
+        ]
         for topic in client.ask(DescribeProducersRequest(topics)).topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
                 if row.error_code:
                     yield partition, Failure.of(row.error_code, row.error_message)
                     continue
-                yield partition, next((_sequence(producer, one) for one in row.active_producers
-                                       if one.producer_id == producer.producer_id), -1)  # fmt: skip
+                yield partition, next((_sequence(producer, active) for active in row.active_producers
+                                       if active.producer_id == producer.producer_id), -1)  # fmt: skip
 
     for partition, last in connection.ask_leaders(written, ask).items():
         expected = (written[partition] - 1) & MAX_SEQUENCE
@@ -284,6 +299,6 @@ def check_written(connection: Connection, producer: Producer, written: Mapping[T
             )
 
 
-def _sequence(producer: Producer, state: Any) -> int:
+def _sequence(producer: TransactionalProducer, state: Any) -> int:
     """The last sequence in the epoch of the transaction; -1 for another epoch."""
     return int(state.last_sequence) if state.producer_epoch == producer.epoch else -1

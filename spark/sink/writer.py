@@ -2,8 +2,8 @@
 
 Spark gives a Python Data Source no say in the distribution of rows, so two tasks may have rows of one partition, and a
 task may run twice. Therefore tasks only encode: a task's commit message holds its batches. Spark hands exactly one
-message of each task to `commit` on the driver, and `commit` writes them all in one transaction. What is too large for
-that goes through `Sink`, whose tasks write themselves.
+message of each task to `commit` on the driver, and `commit` writes them all in one transaction. A larger write goes
+through `Sink`, whose tasks write themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headgate.spark.sink import write_options
 from headgate.spark.sink.marker import QueryBatch, SinkRefused
 from headgate.spark.sink.query import read_query
 from headgate.spark.sink.sink import Sink, once_batch
-from headgate.spark.sink.tasks import RowEncoder, Target, TaskIdentity, TaskWriter, spark_task
-from headgate.spark.sink.transaction import Producer
+from headgate.spark.sink.tasks import RowEncoder, TaskIdentity, TaskWriter, WriteTarget, spark_task
+from headgate.spark.sink.transaction import TransactionalProducer
 from headgate.spark.zip_importers import forget_zip_importers
 from headgate.tools.cluster import TopicPartition
 
@@ -46,15 +46,15 @@ class EncodedRows(WriterCommitMessage):
     batches: Sequence[tuple[TopicPartition, int, bytes]]
 
 
-def encode_task(target: Target, rows: Iterable[Any], max_bytes: int | None = None) -> EncodedRows:
+def encode_task(target: WriteTarget, rows: Iterable[Any], max_bytes: int | None = None) -> EncodedRows:
     """The commit message of a task. Raises SinkRefused for more than `max_bytes`; default: the limit of this task."""
     forget_zip_importers()
     batches, size, task = [], 0, spark_task().number
     max_bytes = task_bytes(task) if max_bytes is None else max_bytes
     for partitions, encoded in RowEncoder(target, task).encode(rows):
-        for one in encoded:
-            batches.append((partitions[one.target], one.records, bytes(one.data)))
-            size += len(one.data)
+        for batch in encoded:
+            batches.append((partitions[batch.target], batch.records, bytes(batch.data)))
+            size += len(batch.data)
         if size > max_bytes:
             raise SinkRefused(
                 f"task {task} has more than {max_bytes / _MIB:.3g} MB for one transaction. The format `headgate` "
@@ -68,7 +68,7 @@ def _commit(sink: Sink, messages: Sequence[EncodedRows | None], name: str, query
     """Write the batches of all tasks in one transaction."""
     forget_zip_importers()
 
-    def write(producer: Producer) -> Mapping[TopicPartition, int]:
+    def write(producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         with TaskWriter(sink.target(), producer, TaskIdentity(0, 0)) as writer:
             writer.put(_stampable(messages))
             return writer.finish()
@@ -85,7 +85,7 @@ def _stampable(messages: Sequence[EncodedRows | None]) -> Iterator[tuple[TopicPa
 class BatchWriter(DataSourceArrowWriter):
     """One transaction for all rows of a frame."""
 
-    def __init__(self, sink: Sink, target: Target, once: str | None) -> None:
+    def __init__(self, sink: Sink, target: WriteTarget, once: str | None) -> None:
         self._sink, self._target, self._once = sink, target, once
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -102,7 +102,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """One transaction a batch, with its marker."""
 
-    def __init__(self, sink: Sink, target: Target) -> None:
+    def __init__(self, sink: Sink, target: WriteTarget) -> None:
         self._sink, self._target = sink, target
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:

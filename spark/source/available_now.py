@@ -15,8 +15,8 @@ from typing import Any
 def run(writer: Any, on_batch: Callable[[Any], None] | None = None) -> int:
     """Run the query of a `DataStreamWriter` again and again until a run has no batch; return the number of batches.
 
-    `on_batch` hears of each batch's `StreamingQueryProgress`. Raises StreamingQueryException if a run fails: the next
-    call takes up where the checkpoint ended.
+    `on_batch` is called with each batch's `StreamingQueryProgress`. Raises StreamingQueryException if a run fails: the
+    next call begins where the checkpoint ends.
     """
     batches = 0
     while True:
@@ -25,13 +25,13 @@ def run(writer: Any, on_batch: Callable[[Any], None] | None = None) -> int:
             query.awaitTermination()
         finally:
             query.stop()
-        done = [one for one in query.recentProgress if _is_batch(one)]
+        done = [progress for progress in query.recentProgress if _is_batch(progress)]
         if not done:
             return batches
         batches += len(done)
         if on_batch is not None:
-            for one in done:
-                on_batch(one)
+            for progress in done:
+                on_batch(progress)
 
 
 def _is_batch(progress: Any) -> bool:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from headgate.spark.reading.log_reader import IsolationLevel
-from headgate.spark.source.option_table import (
+from headgate.spark.option_table import (
+    PLAINTEXT_ONLY,
     READ_OPTIONS,
-    REFUSED_OPTIONS,
-    REFUSED_PREFIXES,
-    REFUSED_SETTINGS,
+    READ_REFUSED,
+    SECURITY_PREFIXES,
     WITHOUT_EFFECT,
+    needs_security,
 )
+from headgate.spark.reading.log_reader import IsolationLevel
 from headgate.spark.source.positions import (
     EARLIEST,
     LATEST,
@@ -29,7 +30,6 @@ from headgate.spark.source.positions import (
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
-_KAFKA: Final = "kafka."
 _INT64_MAX: Final = (1 << 63) - 1
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY: Final = re.compile(r"\s*(\d{1,12})\s*([a-z]*)\s*")
@@ -128,35 +128,20 @@ def check_stream(options: Mapping[str, str]) -> None:
 
 
 def _check_name(name: str, value: str) -> None:
+    """Refuse an option that changes rows in an unknown way. No error shows the value, which may be a secret."""
     low = name.lower()
-    if low in READ_OPTIONS:
-        return
-    if reason := REFUSED_OPTIONS.get(low):
-        raise UsageError(f"option {name} is refused: {reason}")
-    if low.startswith(_KAFKA):
-        _check_setting(name, low.removeprefix(_KAFKA), value)
-        return
-    raise UsageError(f"unknown option {name}: {_nearest(low)}")
-
-
-def _check_setting(name: str, setting: str, value: str) -> None:
-    """Accept a setting of Kafka's consumer that changes no row. No error shows the value, which may be a secret."""
-    if setting in WITHOUT_EFFECT or (setting == "security.protocol" and value.strip().upper() == "PLAINTEXT"):
-        return
-    reason = REFUSED_SETTINGS.get(setting)
-    for prefix, prefix_reason in REFUSED_PREFIXES.items():
-        if setting.startswith(prefix):
-            reason = prefix_reason
+    reason = PLAINTEXT_ONLY if needs_security(low, value.strip()) else READ_REFUSED.get(low)
     if reason:
         raise UsageError(f"option {name} is refused: {reason}")
-    raise UsageError(f"unknown option {name}: {_nearest(_KAFKA + setting)}")
+    if low not in READ_OPTIONS and low not in WITHOUT_EFFECT and not low.startswith(SECURITY_PREFIXES):
+        raise UsageError(f"unknown option {name}: {_nearest(low)}")
 
 
 def _nearest(low: str) -> str:
     from difflib import get_close_matches
 
-    names = {**{key: option.name for key, option in READ_OPTIONS.items()}}
-    names |= {name: name for name in (_KAFKA + setting for setting in (*WITHOUT_EFFECT, *REFUSED_SETTINGS))}
+    names = {key: option.name for key, option in READ_OPTIONS.items()}
+    names |= {name: name for name in (*WITHOUT_EFFECT, *READ_REFUSED) if name.startswith("kafka.")}
     found = get_close_matches(low, names, n=1, cutoff=0.5)
     return f"the nearest name is {names[found[0]]}" if found else "`headgate spark options` lists all"
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import floor
 from typing import Final, NamedTuple
 
-from headgate.spark.reading.log_reader import Bounds, LogReader, OffsetRange, Topic
+from headgate.spark.reading.log_reader import Bounds, OffsetRange, TopicDescription, TopicReader
 from headgate.spark.source.options import ReadOptions, Subscription
 from headgate.spark.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Edge, Offsets, Position
 from headgate.spark.source.pushed_filters import PushedFilters
@@ -40,10 +40,10 @@ class RangeTask(NamedTuple):
 
 
 Report = Callable[[str], None]
-"""Told of lost records: raises DataLost, or logs a warning."""
+"""Reports lost records: raises DataLost, or logs a warning."""
 
 
-def assigned_partitions(topics: Mapping[str, Topic], subscription: Subscription) -> list[TopicPartition]:
+def assigned_partitions(topics: Mapping[str, TopicDescription], subscription: Subscription) -> list[TopicPartition]:
     """The partitions of a subscription, in order. Raises UsageError for one that does not exist."""
     if subscription.pattern is not None:
         pattern = re.compile(subscription.pattern)
@@ -56,14 +56,14 @@ def assigned_partitions(topics: Mapping[str, Topic], subscription: Subscription)
     if not subscription.partitions:
         return sorted(known)
     if absent := sorted(set(subscription.partitions) - set(known)):
-        raise UsageError(f"assign: there is no partition {shorten_list([str(one) for one in absent])}")
+        raise UsageError(f"assign: there is no partition {shorten_list([str(partition) for partition in absent])}")
     return sorted(subscription.partitions)
 
 
 def resolve(
     position: Position,
     bounds: Mapping[TopicPartition, Bounds],
-    reader: LogReader,
+    reader: TopicReader,
     option: str,
     *,
     fails_without_time: bool = False,
@@ -71,12 +71,15 @@ def resolve(
     """The offset of each partition of `bounds`. `option` names the position in errors. Raises UsageError."""
     match position:
         case Edge.EARLIEST:
-            return {partition: one.start_offset for partition, one in bounds.items()}
+            return {partition: partition_bounds.start_offset for partition, partition_bounds in bounds.items()}
         case Edge.LATEST:
-            return {partition: one.end_offset for partition, one in bounds.items()}
+            return {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
         case AtOffsets(offsets):
             _check_partitions(option, offsets, bounds)
-            return {partition: _offset(offsets[partition], one) for partition, one in bounds.items()}
+            return {
+                partition: _offset(offsets[partition], partition_bounds)
+                for partition, partition_bounds in bounds.items()
+            }
         case AtTime(time_ms):
             times = dict.fromkeys(bounds, time_ms)
         case AtTimes(times_ms):
@@ -88,7 +91,7 @@ def resolve(
 def _resolve_times(
     times: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
-    reader: LogReader,
+    reader: TopicReader,
     option: str,
     *,
     fails_without_time: bool,
@@ -96,9 +99,9 @@ def _resolve_times(
     """The first offset at or after each time; the end where no record that can be read is that new."""
     found = reader.offsets_for_times(times)
     resolved = {}
-    for partition, one in bounds.items():
+    for partition, partition_bounds in bounds.items():
         offset = found.get(partition)
-        if offset is not None and offset < one.end_offset:
+        if offset is not None and offset < partition_bounds.end_offset:
             resolved[partition] = offset
         elif fails_without_time:
             raise UsageError(
@@ -106,7 +109,7 @@ def _resolve_times(
                 f"startingOffsetsByTimestampStrategy=latest starts at the end there"
             )
         else:
-            resolved[partition] = one.end_offset
+            resolved[partition] = partition_bounds.end_offset
     return resolved
 
 
@@ -117,7 +120,7 @@ def _check_partitions(option: str, given: Iterable[TopicPartition], bounds: Iter
     texts = []
     for names, text in ((assigned - named, "lacks"), (named - assigned, "has, and the query does not read,")):
         if names:
-            texts.append(f"{text} {shorten_list([str(one) for one in sorted(names)])}")
+            texts.append(f"{text} {shorten_list([str(partition) for partition in sorted(names)])}")
     raise UsageError(f"{option} must name every partition (-1 is latest, -2 earliest): it {' and '.join(texts)}")
 
 
@@ -125,7 +128,7 @@ def _offset(offset: int, bounds: Bounds) -> int:
     return {EARLIEST: bounds.start_offset, LATEST: bounds.end_offset}.get(offset, offset)
 
 
-def plan_batch(reader: LogReader, options: ReadOptions, filters: PushedFilters, report: Report) -> list[RangeTask]:
+def plan_batch(reader: TopicReader, options: ReadOptions, filters: PushedFilters, report: Report) -> list[RangeTask]:
     """The tasks of a batch. Raises UsageError, LogUnavailable, and DataLost by `report`."""
     topics = reader.topics()
     partitions = assigned_partitions(topics, options.subscription)
@@ -198,7 +201,7 @@ def cut(task: RangeTask, count: int) -> list[RangeTask]:
 
 
 def end_offsets(
-    reader: LogReader, partitions: Sequence[TopicPartition], options: ReadOptions
+    reader: TopicReader, partitions: Sequence[TopicPartition], options: ReadOptions
 ) -> dict[TopicPartition, int]:
     """The end of each partition, exclusive, for the isolation level of the options."""
     bounds = reader.bounds(partitions, options.isolation)

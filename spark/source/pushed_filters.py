@@ -45,17 +45,17 @@ class Condition(NamedTuple):
         return _TESTS[self.kind](value, self.value) != self.is_negated
 
 
-class Interval(NamedTuple):
+class NumberRange(NamedTuple):
     """Whole numbers from `first` to `last`, both included; None: no limit."""
 
     first: int | None = None
     last: int | None = None
 
-    def within(self, first: int | None, last: int | None) -> Interval:
+    def within(self, first: int | None, last: int | None) -> NumberRange:
         """The intersection."""
-        firsts = [one for one in (self.first, first) if one is not None]
-        lasts = [one for one in (self.last, last) if one is not None]
-        return Interval(max(firsts, default=None), min(lasts, default=None))
+        firsts = [bound for bound in (self.first, first) if bound is not None]
+        lasts = [bound for bound in (self.last, last) if bound is not None]
+        return NumberRange(max(firsts, default=None), min(lasts, default=None))
 
 
 class PushedFilters(NamedTuple):
@@ -66,7 +66,9 @@ class PushedFilters(NamedTuple):
     def keeps(self, partition: TopicPartition) -> bool:
         """False if no row of this partition can match."""
         values: dict[str, int | str] = {"topic": partition.topic, "partition": partition.number}
-        return all(one.holds(values[one.column]) for one in self.conditions if one.column in values)
+        return all(
+            condition.holds(values[condition.column]) for condition in self.conditions if condition.column in values
+        )
 
     def narrow(self, wanted: OffsetRange) -> OffsetRange:
         """The part of a range whose offsets can match; perhaps empty."""
@@ -78,38 +80,38 @@ class PushedFilters(NamedTuple):
             last = min(last, limits.last + 1)
         return wanted._replace(start_offset=first, end_offset=max(first, last))
 
-    def times_ms(self) -> Interval:
+    def times_ms(self) -> NumberRange:
         """The times in ms that can match."""
         found = self._interval("timestamp", _microseconds)
         # The first ms at or after a time, the last at or before another
         first = None if found.first is None else -(-found.first // 1000)
-        return Interval(first, None if found.last is None else found.last // 1000)
+        return NumberRange(first, None if found.last is None else found.last // 1000)
 
-    def _interval(self, column: str, number: Callable[[Any], int]) -> Interval:
-        limits = Interval()
-        for one in self.conditions:
-            if one.column == column and not one.is_negated:
-                limits = limits.within(*_limits(one, number))
+    def _interval(self, column: str, number: Callable[[Any], int]) -> NumberRange:
+        limits = NumberRange()
+        for condition in self.conditions:
+            if condition.column == column and not condition.is_negated:
+                limits = limits.within(*_limits(condition, number))
         return limits
 
 
-def _limits(condition: Condition, number: Callable[[Any], int]) -> Interval:
+def _limits(condition: Condition, number: Callable[[Any], int]) -> NumberRange:
     if condition.kind == "In":
         values = [number(value) for value in condition.value]
-        return Interval(min(values), max(values))
+        return NumberRange(min(values), max(values))
     value = number(condition.value)
     match condition.kind:
         case "EqualTo" | "EqualNullSafe":
-            return Interval(value, value)
+            return NumberRange(value, value)
         case "GreaterThan":
-            return Interval(value + 1, None)
+            return NumberRange(value + 1, None)
         case "GreaterThanOrEqual":
-            return Interval(value, None)
+            return NumberRange(value, None)
         case "LessThan":
-            return Interval(None, value - 1)
+            return NumberRange(None, value - 1)
         case "LessThanOrEqual":
-            return Interval(None, value)
-    return Interval()
+            return NumberRange(None, value)
+    return NumberRange()
 
 
 def _microseconds(value: datetime) -> int:
@@ -118,7 +120,7 @@ def _microseconds(value: datetime) -> int:
 
 def from_spark(filters: Iterable[Any]) -> PushedFilters:
     """The filters that can be used, of those that Spark pushes (classes of `pyspark.sql.datasource`)."""
-    return PushedFilters(tuple(one for one in map(_condition, filters) if one is not None))
+    return PushedFilters(tuple(condition for condition in map(_condition, filters) if condition is not None))
 
 
 def _condition(pushed: Any) -> Condition | None:
@@ -130,7 +132,7 @@ def _condition(pushed: Any) -> Condition | None:
         return None
     column, value = pushed.attribute[0].lower(), pushed.value
     values = value if kind == "In" else [value]
-    if column not in _COLUMNS or not values or not all(_is_usable(column, one) for one in values):
+    if column not in _COLUMNS or not values or not all(_is_usable(column, item) for item in values):
         return None
     return Condition(column, kind, value, is_negated)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from headgate.spark.reading.log_reader import FetchedBatches, IsolationLevel, LogReader, OffsetOutOfRange, OffsetRange
+from headgate.spark.reading.log_reader import FetchedBatches, IsolationLevel, OffsetOutOfRange, OffsetRange, TopicReader
 from headgate.spark.source.planning import DATA_LOSS, RangeTask, Report
-from headgate.spark.source.pushed_filters import Interval
+from headgate.spark.source.pushed_filters import NumberRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,20 +31,20 @@ class _Pieces:
 
 
 def read_range(
-    reader: LogReader,
+    reader: TopicReader,
     task: RangeTask,
     names: Sequence[str],
     isolation: IsolationLevel,
     report: Report,
-    times: Interval | None = None,
+    times: NumberRange | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task with the columns `names`. Raises LogUnavailable, UnreadableRecords, and DataLost by `report`.
 
-    A range that begins at the log start begins at the new log start if retention was faster: nobody asked for more.
+    A range that begins at the log start begins at the new log start if retention was faster.
     """
     from headgate.spark.records.columns import TimeRange, columns
 
-    skipping = TimeRange(*times) if times is not None and times != Interval() else None
+    skipping = TimeRange(*times) if times is not None and times != NumberRange() else None
     wanted = task.wanted
     while wanted.start_offset < wanted.end_offset:
         pieces = _Pieces(iter(reader.read(wanted, isolation)), wanted.start_offset)
@@ -60,7 +60,7 @@ def read_range(
 
 
 def _resume(wanted: OffsetRange, pieces: _Pieces) -> OffsetRange | None:
-    """The rest of the range behind a gap; None if nothing of it is there."""
+    """The rest of the range after a gap; None if nothing of it is there."""
     assert pieces.gap is not None
     start = pieces.gap.bounds.start_offset
     if not pieces.position < start < wanted.end_offset:

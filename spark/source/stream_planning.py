@@ -1,7 +1,7 @@
 """The plan of a stream: where each batch ends, and its tasks. Pure but for the reader and the clock.
 
-Spark 4.1 gives a Python stream neither a limit nor the trigger, so the stream limits itself. Spark tells the position
-by the calls that it makes: `initial`, then `plan` of each batch; after a restart `plan` of the last planned offset.
+Spark 4.1 gives a Python stream neither a limit nor the trigger, so the stream limits itself. The calls of
+Spark give the position: `initial`, then `plan` of each batch; after a restart `plan` of the last planned offset.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.spark.reading.log_reader import LogReader, OffsetRange
+from headgate.spark.reading.log_reader import OffsetRange, TopicReader
 from headgate.spark.source.options import ReadOptions
 from headgate.spark.source.planning import (
     DATA_LOSS,
@@ -34,7 +34,7 @@ class StreamPlan:
 
     def __init__(
         self,
-        reader: LogReader,
+        reader: TopicReader,
         options: ReadOptions,
         report: Report,
         clock: Callable[[], float],
@@ -67,7 +67,7 @@ class StreamPlan:
         return to_json(self._initial)
 
     def resume(self, start: Mapping[str, Any]) -> None:
-        """Take the position of Spark 4.2, which tells it with each question, where no call told it before."""
+        """Take the position that Spark 4.2 gives with each question, if no call gave one before."""
         if self._last is None and self._initial is None:
             self._last = start
 
@@ -96,7 +96,9 @@ class StreamPlan:
             return []
         first |= self._starts_of_new(sorted(set(last) - set(first)))
         if gone := sorted(set(first) - set(last)):
-            self._report(f"{shorten_list([str(one) for one in gone])}: the partitions are gone. {DATA_LOSS}")
+            self._report(
+                f"{shorten_list([str(partition) for partition in gone])}: the partitions are gone. {DATA_LOSS}"
+            )
         tasks = []
         for partition, end_offset in sorted(last.items()):
             if end_offset < first[partition]:
@@ -110,7 +112,7 @@ class StreamPlan:
         return split(tasks, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _assigned(self) -> list[TopicPartition]:
-        """The partitions to read now. Reports a topic that was made anew while the stream runs."""
+        """The partitions to read now. Reports a topic that was deleted and created again meanwhile."""
         topics = self._reader.topics()
         partitions = assigned_partitions(topics, self._options.subscription)
         for name in sorted({partition.topic for partition in partitions}):

@@ -1,4 +1,4 @@
-"""The reader of a stream for Spark 4.2 and later, which tells a Python stream its position, its limit and its trigger.
+"""The reader of a stream for Spark 4.2 and later, which gives a Python stream its position, its limit and its trigger.
 
 With the trigger AvailableNow a run has as many batches as its limit needs, as with the `kafka` format. Spark 4.1 lacks
 the class that this module imports.
@@ -11,11 +11,11 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
-from headgate.spark.source.data_source import StreamReader
+from headgate.spark.source.readers import StreamReader
 
 
 class TriggeredStreamReader(StreamReader, SupportsTriggerAvailableNow):
-    """A reader whose plan takes position and trigger from Spark; limits are those of the options."""
+    """A reader whose plan takes position and trigger from Spark; the options have the limits."""
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self.planned().fix_target()

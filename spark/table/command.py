@@ -23,17 +23,17 @@ from headgate.spark.load.command import (
     state_of_table,
     tables,
 )
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import AVRO, DEBEZIUM, FORMATS
-from headgate.spark.load.planning import TaskFailed
-from headgate.spark.load.tables import DELTA, KINDS, MERGE, PARQUET
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import TaskFailed
+from headgate.spark.load.output.tables import DELTA, KINDS, MERGE, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetOutOfRange
 from headgate.tools.output import CommandResult, Row, UsageError, add_format_options, print_result, wants_table
 
 if TYPE_CHECKING:
-    from headgate.spark.load.documents import Manifest
-    from headgate.spark.load.loading import Request
-    from headgate.spark.load.origin import Origin
+    from headgate.spark.load.loading import LoadRequest
+    from headgate.spark.load.origin import LoadOrigin
+    from headgate.spark.load.output.documents import Manifest
 
 _NAME: Final = "spark table"
 _FORMATS: Final = (*FORMATS, DEBEZIUM)
@@ -44,7 +44,7 @@ _CONFLICTS: Final = ("Concurrent", "CONCURRENT", "ValidationException", "CommitF
 
 
 class Notes(Protocol):
-    """Hears what the user should know."""
+    """Shows notes to the user."""
 
     def note(self, sentence: str) -> None:
         """A sentence."""
@@ -122,16 +122,16 @@ def tried(merge: Callable[[], list[Manifest]], listener: Notes) -> list[Manifest
     raise AssertionError("the last try returns or raises")
 
 
-def _origin(options: argparse.Namespace) -> Origin:
-    from headgate.spark.load.origin import Origin
+def _origin(options: argparse.Namespace) -> LoadOrigin:
+    from headgate.spark.load.origin import LoadOrigin
 
-    return Origin(options.bootstrap_server, tuple(options.log_dir))
+    return LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
 
 
-def _request(options: argparse.Namespace) -> Request:
-    from headgate.spark.load.loading import Request
+def _request(options: argparse.Namespace) -> LoadRequest:
+    from headgate.spark.load.loading import LoadRequest
 
-    return Request(
+    return LoadRequest(
         (options.topic,),
         IsolationLevel(options.isolation_level),
         most_offsets=options.offsets_per_task,

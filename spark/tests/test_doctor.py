@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.spark import doctor
-from headgate.spark.doctor import NOTE, OK, WRONG, Finding
-from headgate.spark.executors import Answer, NoExecutor
+from headgate.spark.doctor import NOTE, OK, WRONG, CheckResult
+from headgate.spark.executors import ExecutorReport, NoExecutor
 from headgate.spark.installation import Installation
 from headgate.spark.jar_sets import Jar
 
@@ -37,7 +37,7 @@ def installation(**changed: Any) -> Installation:
     return plain._replace(**changed)
 
 
-def states(findings: Iterator[Finding]) -> dict[str, str]:
+def states(findings: Iterator[CheckResult]) -> dict[str, str]:
     return {one.check: one.state for one in findings}
 
 
@@ -163,8 +163,8 @@ def test_brokers_are_dialled_as_advertised() -> None:
 def test_executors_tell_what_they_reach_and_have() -> None:
     have = {"python": "3.11.2", **dict.fromkeys(doctor.WORKER_PACKAGES, "1"), "pyspark": None}
     answers = [
-        Answer("good", "/python", {"b:9092": None}, have),
-        Answer("bad", "/python", {"b:9092": "Connection refused"}, {**have, "numpy": None}),
+        ExecutorReport("good", "/python", {"b:9092": None}, have),
+        ExecutorReport("bad", "/python", {"b:9092": "Connection refused"}, {**have, "numpy": None}),
     ]
     found = list(doctor.check_executors(answers))
     assert [one.state for one in found] == [OK, OK, WRONG, WRONG]

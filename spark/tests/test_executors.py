@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headgate.spark.executors import Answer, cause, look
+from headgate.spark.executors import ExecutorReport, cause, probe
 
 
 @pytest.mark.sockets
@@ -17,12 +17,12 @@ def test_a_task_dials_and_tells_versions() -> None:
         open_address = f"127.0.0.1:{listening.getsockname()[1]}"
         closed = open_address
         listening.listen()
-        found = Answer(*look([open_address], ["numpy", "no-such-package"], 3.0))
+        found = ExecutorReport(*probe([open_address], ["numpy", "no-such-package"], 3.0))
     assert found.errors == {open_address: None}
     assert found.python == sys.executable
     assert found.versions["no-such-package"] is None
     assert found.versions["numpy"]
-    refused = Answer(*look([closed, "no-such-host.invalid:1"], [], 3.0))
+    refused = ExecutorReport(*probe([closed, "no-such-host.invalid:1"], [], 3.0))
     assert all(refused.errors.values())
 
 

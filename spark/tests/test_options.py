@@ -6,11 +6,10 @@ import json
 
 import pytest
 
+from headgate.spark.option_table import KAFKA_REFUSED, Use
 from headgate.spark.options import (
     FORMATS,
-    REFUSED,
     UnknownOption,
-    Use,
     check_options,
     format_options,
     known_names,
@@ -38,7 +37,7 @@ def test_every_option_of_the_table_is_accepted(format_name: str, use: Use) -> No
         (Use.BATCH, "xyz", "`headgate spark options kafka` lists all"),
     ],
 )
-def test_a_misspelt_name_hears_of_the_nearest(use: Use, name: str, nearest: str) -> None:
+def test_the_error_for_a_misspelt_name_has_the_nearest(use: Use, name: str, nearest: str) -> None:
     with pytest.raises(UnknownOption, match=nearest):
         check_options("kafka", use, ["kafka.bootstrap.servers", name])
 
@@ -50,7 +49,7 @@ def test_an_option_of_another_use_says_so() -> None:
         check_options("kafka", Use.BATCH, ["kafka.acks"])
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", KAFKA_REFUSED)
 def test_what_the_connector_refuses_has_a_cure(name: str) -> None:
     with pytest.raises(UnknownOption, match="refuses the option"):
         check_options("kafka", Use.BATCH, [name])

@@ -18,7 +18,6 @@ from headgate.storage.log import segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import DELETE_SEGMENTS
 from headgate.storage.log.segment_deletion import SegmentDeletion
-from headgate.storage.segment.offset_lookup import check_newest
 from headgate.storage.segment.segment import Segment
 
 
@@ -114,7 +113,7 @@ def begin_segment_deletion(
     if _reads_times(log, hold):
         for segment, following in pairwise(segments[: count + 1]):
             if following.base_offset > log.start_offset:  # otherwise all its records are deleted already, at any age
-                check_newest(segment, blocking)
+                segment.check_newest(blocking)
     return segment_deletion.begin(log, count)
 
 

@@ -26,7 +26,7 @@ from headgate.storage.errors import BadFile, StorageError
 from headgate.storage.files import File, Files
 from headgate.storage.log import epochs, snapshots
 from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
-from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 OWN_METADATA = "__headgate_metadata-0"
 CARRIED_METADATA = f"{OWN_METADATA}.in-zookeeper"

@@ -14,7 +14,8 @@ from headgate.storage.disk.layout import base_of
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import CorruptLog
 from headgate.storage.segment.replacement import CLEANED_SUFFIX, KINDS
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 logger = logging.getLogger("headgate.storage")
 

@@ -17,7 +17,8 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.storage.recovery.recovery_input import SUFFIXES, RecoveryInput, bases_of, first_to_scan, sizes_of
 from headgate.storage.segment.batch_seek import seek
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 logger = logging.getLogger("headgate.storage")
 

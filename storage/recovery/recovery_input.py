@@ -9,7 +9,8 @@ from headgate.storage.disk import layout
 from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import CorruptLog
 from headgate.storage.segment.index import OffsetIndex, TimeIndex
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 from headgate.storage.segment.transaction_index import TransactionIndex
 
 SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)

@@ -22,7 +22,8 @@ from headgate.storage.recovery.indexes import check_indexes, check_transactions,
 from headgate.storage.recovery.quarantine import quarantine_replaced
 from headgate.storage.recovery.recovery_input import RecoveryInput, bases_of, corrupt, of_log, repair_advice, sizes_of
 from headgate.storage.recovery.scan import scan
-from headgate.storage.segment.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
+from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX
 
 logger = logging.getLogger("headgate.storage")
 

@@ -44,7 +44,8 @@ from headgate.storage.segment.index_finalization import (
     last_time,
     note_written,
 )
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 from headgate.storage.segment.transaction_index import parse
 
 logger = logging.getLogger("headgate.storage")

@@ -6,8 +6,7 @@ less.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch, control
@@ -16,10 +15,9 @@ from headgate.protocol.records.control import TRANSACTION_BITS, Marker
 from headgate.storage.segment import legacy_messages
 from headgate.storage.segment.batch_seek import NO_LIMIT
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.segment_file import SegmentFile
+from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.segment.transactions import Transactions
-
-if TYPE_CHECKING:
-    from headgate.storage.segment.segment import Segment
 
 _WINDOW_BYTES = 4096  # for iteration over headers alone
 _CHECKED_WINDOW_BYTES = 1024 * 1024
@@ -39,12 +37,13 @@ class BatchIterator:
 
     def __init__(
         self,
-        segment: Segment,
+        segment: SegmentFile,
         position: int,
         check_crc_from: int = NO_LIMIT,
-        index_interval_bytes: int | None = None,
-        in_memory: bool = False,
+        index: Callable[[int, int, int], None] | None = None,
+        follow_transactions: Callable[[tuple[AbortedTransaction, ...]], None] | None = None,
     ) -> None:
+        """`index` and `follow_transactions`: those of the `Segment`, to rebuild its indexes."""
         self.position = position
         self.next_offset = segment.base_offset
         self.check_crc_from = check_crc_from
@@ -55,8 +54,8 @@ class BatchIterator:
         self._segment = segment
         self._read_head = segment.read_head
         self._check_crc = legacy_messages.check_crc if segment.has_legacy_format else batch.check_crc
-        self._interval_bytes = index_interval_bytes
-        self._in_memory = in_memory
+        self._index = index
+        self._follow_transactions = follow_transactions
         self._window = memoryview(b"")
         self._start = position
 
@@ -72,13 +71,12 @@ class BatchIterator:
             self.problem = self._check(header)
             if self.problem:
                 return
-            if self._interval_bytes is not None:
-                its = self.position, header.last_offset, header.max_timestamp
-                segment.index(*its, self._interval_bytes, self._in_memory)
+            if self._index is not None:
+                self._index(self.position, header.last_offset, header.max_timestamp)
             self.next_offset = header.last_offset + 1
             yield self.position, header
-            if header.attributes & TRANSACTION_BITS and self._interval_bytes is not None:
-                self._follow(header)
+            if header.attributes & TRANSACTION_BITS and self._follow_transactions is not None:
+                self._follow_transactions(self._aborted(header))
             self.position += header.size
 
     def marker(self, header: BatchHeader) -> Marker | None:
@@ -87,11 +85,12 @@ class BatchIterator:
             return None
         return control.read(self._bytes(min(header.size, control.MAX_MARKER_BYTES)))
 
-    def _follow(self, header: BatchHeader) -> None:
+    def _aborted(self, header: BatchHeader) -> tuple[AbortedTransaction, ...]:
+        """The transaction that this batch aborts, if any."""
         if self.transactions is None:
             self.transactions = Transactions()
         aborted = self.transactions.follow(header, header.base_offset, self.marker(header))
-        self._segment.follow_transactions(() if aborted is None else (aborted,), self._in_memory)
+        return () if aborted is None else (aborted,)
 
     def _check(self, header: BatchHeader) -> str | None:
         left = self._segment.size - self.position

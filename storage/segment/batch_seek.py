@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from headgate.storage.segment import legacy_messages
-
-if TYPE_CHECKING:
-    from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import SegmentFile
 
 NO_LIMIT = 1 << 62
-WINDOW_BYTES = 4096
-"""The size of one read of a seek."""
 
 # Base offset, batch length and last offset delta.
 _BOUNDS = struct.Struct(">qi11xi")
@@ -32,7 +28,7 @@ BatchBounds: TypeAlias = tuple[int, int, int, int]
 
 
 def seek(
-    segment: Segment, position: int, limit: int, offset: int = NO_LIMIT, blocking: bool = True
+    segment: SegmentFile, position: int, limit: int, offset: int = NO_LIMIT, blocking: bool = True
 ) -> BatchBounds | None:
     """The first batch from `position` on that ends after the position `limit`, or with `offset` or later.
 
@@ -59,7 +55,7 @@ def seek(
     return None
 
 
-def _seek_messages(segment: Segment, position: int, limit: int, offset: int, blocking: bool) -> BatchBounds | None:
+def _seek_messages(segment: SegmentFile, position: int, limit: int, offset: int, blocking: bool) -> BatchBounds | None:
     try:
         read_window = partial(segment.read_window, blocking=blocking)
         return legacy_messages.seek(read_window, segment.size, position, limit, offset)
@@ -67,6 +63,6 @@ def _seek_messages(segment: Segment, position: int, limit: int, offset: int, blo
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.message} of {segment.path}") from None
 
 
-def damaged(segment: Segment, position: int) -> KafkaError:
+def damaged(segment: SegmentFile, position: int) -> KafkaError:
     """The error for a place without a batch."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {segment.path}")

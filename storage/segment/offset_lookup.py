@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
 from headgate.protocol.errors import KafkaError
-from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, seek
-from headgate.storage.segment.index import WrongIndex
-
-if TYPE_CHECKING:
-    from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.batch_seek import NO_LIMIT, BatchBounds, seek
+from headgate.storage.segment.segment_file import WINDOW_BYTES, SegmentFile
 
 logger = logging.getLogger("headgate.storage")
 
 
-def locate(segment: Segment, offset: int, blocking: bool = True) -> int:
+def locate(segment: SegmentFile, offset: int, blocking: bool = True) -> int:
     """The position of the first batch that does not end before `offset`; the segment's size without one.
 
     Raises WouldBlock if not `blocking`.
@@ -30,7 +26,7 @@ def locate(segment: Segment, offset: int, blocking: bool = True) -> int:
     return _locate_anyway(segment, offset, blocking) if position is None else position
 
 
-def cut(segment: Segment, position: int, limit: int, blocking: bool = True) -> BatchBounds | None:
+def cut(segment: SegmentFile, position: int, limit: int, blocking: bool = True) -> BatchBounds | None:
     """The first batch from `position` on that ends after the position `limit`. Raises WouldBlock as `locate`."""
     if limit - position > WINDOW_BYTES:  # otherwise an index is useless
         with contextlib.suppress(KafkaError):
@@ -39,7 +35,7 @@ def cut(segment: Segment, position: int, limit: int, blocking: bool = True) -> B
     return seek(segment, position, limit, blocking=blocking)
 
 
-def _land(segment: Segment, position: int, offset: int, blocking: bool) -> int | None:
+def _land(segment: SegmentFile, position: int, offset: int, blocking: bool) -> int | None:
     """`locate` from the entry with this position; None if the entry is wrong."""
     if position and not 0 < position < segment.size:
         return None
@@ -52,7 +48,7 @@ def _land(segment: Segment, position: int, offset: int, blocking: bool) -> int |
     return None if position and bounds[0] == position and bounds[3] > offset else bounds[0]
 
 
-def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
+def _locate_anyway(segment: SegmentFile, offset: int, blocking: bool) -> int:
     """`locate` by any right entry, else from the first batch on. Raises KafkaError as `batch_seek.seek`."""
     for position in segment.offsets.floors(offset, blocking):
         found = _land(segment, position, offset, blocking) if position else None
@@ -64,23 +60,3 @@ def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
             return found
     bounds = seek(segment, 0, NO_LIMIT, offset, blocking)
     return segment.size if bounds is None else bounds[0]
-
-
-def check_newest(segment: Segment, blocking: bool = True) -> None:
-    """Check that a batch has the highest timestamp of the time index, which retention uses.
-
-    Raises WrongIndex, OSError; WouldBlock if not `blocking`.
-    """
-    timestamp = segment.read_max_timestamp(blocking)
-    if segment.has_legacy_format or timestamp < 0:
-        return
-    try:
-        position = locate(segment, segment.max_timestamp_offset, blocking)
-        if position < segment.size:
-            head = segment.read_head(segment.read_window(position, blocking))
-            if head.max_timestamp == timestamp:
-                return
-    except KafkaError:  # the segment is damaged; its index still gives its age
-        return
-    wrong = f"has {timestamp} as the highest timestamp, which no batch has"
-    raise WrongIndex(segment.times.path, segment.base_offset, wrong)

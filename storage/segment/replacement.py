@@ -21,7 +21,8 @@ from typing import Protocol
 
 from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.files import Files
-from headgate.storage.segment.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
 KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])

@@ -1,7 +1,7 @@
 """One `.log` file with its indexes: appends, seals, truncation, deletion, lookups.
 
-Other modules read a segment: `batch_seek` from batch to batch, `batch_iterator` header after header, `file_slice` for
-responses.
+Other modules read the `SegmentFile` below: `batch_seek` from batch to batch, `batch_iterator` header after header,
+`file_slice` for responses.
 
 A segment's name is its base offset in 20 digits. Its file is batches one after another and nothing else, never
 ending in zeros.
@@ -10,23 +10,21 @@ ending in zeros.
 from __future__ import annotations
 
 import contextlib
-import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TypeAlias
 
-from headgate.protocol.records import Buffer, batch
-from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.pool import Pool
-from headgate.storage.files import File, WouldBlock
-from headgate.storage.segment import legacy_messages, offset_lookup
+from headgate.storage.files import File
+from headgate.storage.segment import offset_lookup
 from headgate.storage.segment.batch_iterator import BatchIterator
-from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, damaged, seek
+from headgate.storage.segment.batch_seek import NO_LIMIT, BatchBounds, damaged, seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
-from headgate.storage.segment.index import NO_TIMESTAMP, EntryFile, OffsetIndex, TimeIndex
+from headgate.storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex, WrongIndex
+from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX, NO_SIZES, SegmentFile
 from headgate.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
-LOG_SUFFIX = ".log"
-DELETED_SUFFIX = ".deleted"
 DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX, ".snapshot")
 _UNKNOWN = -2  # a timestamp that is not loaded yet
 
@@ -34,31 +32,17 @@ Written: TypeAlias = tuple[int, int, int]
 """The size, the last offset and the highest timestamp of a batch, for the indexes."""
 
 
-class Segment:
+class Segment(SegmentFile):
     """One segment file. `first_timestamp` and `max_timestamp` are those of batches; -1 without batches."""
 
     __slots__ = (
-        "_file",
         "_first_timestamp",
-        "_has_debris",
         "_indexed_position",
-        "_is_retired",
         "_max_offset",
         "_max_timestamp",
         "_modified_ms",
-        "_suffix",
-        "aborted",
-        "base_offset",
         "created_ms",
-        "directory",
-        "has_legacy_format",
         "is_sealed",
-        "may_be_longer",
-        "offsets",
-        "pool",
-        "size",
-        "times",
-        "was_truncated",
     )
 
     def __init__(
@@ -66,35 +50,13 @@ class Segment:
         pool: Pool,
         directory: str,
         base_offset: int,
-        sizes: Sequence[int] = (0, -1, -1, -1),
+        sizes: Sequence[int] = NO_SIZES,
         created_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a missing file.
-
-        A segment has `aborted` if transactions ended in it, or if the log had one before. `suffix` follows the names of
-        the files until the segment belongs to its log.
-        """
-        self.pool = pool
-        self.directory = directory
-        self.base_offset = base_offset
-        self.size = sizes[0]
-        # The indexes of an empty segment have no meaning.
-        offsets_size, times_size, aborted_size = sizes[1:] if self.size else (-1, -1, -1)
-        self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size, suffix)
-        self.times = TimeIndex(pool, directory, base_offset, times_size, suffix)
-        has_aborted = aborted_size >= 0
-        self.aborted = TransactionIndex(pool, directory, base_offset, aborted_size, suffix) if has_aborted else None
+        """See `SegmentFile`."""
+        super().__init__(pool, directory, base_offset, sizes, suffix)
         self.created_ms = created_ms
-        self._suffix = LOG_SUFFIX + suffix
-        self.has_legacy_format = False
-        """Whether the segment may hold messages of magic 0 and 1: see `storage.segment.legacy_messages`."""
-        self._file: File | None = None
-        self._has_debris = False  # a failed write left bytes at the end, and the disk refused to cut them off
-        self.was_truncated = False
-        """Whether bytes of a failed write were cut off: a crash before a sync brings them back."""
-        self.may_be_longer = False  # a thread appends to the file, or is about to cut it
-        self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_offset = base_offset
@@ -111,91 +73,6 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.size} bytes)"
-
-    @property
-    def path(self) -> str:
-        """The path of the `.log` file."""
-        return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
-
-    @property
-    def indexes(self) -> list[EntryFile]:
-        """The existing indexes."""
-        return [self.offsets, self.times] if self.aborted is None else [self.offsets, self.times, self.aborted]
-
-    def rename(self, suffix: str) -> None:
-        """Change the suffix of all files, of the `.log` last: it marks a complete set. Raises OSError."""
-        for index in self.indexes:
-            index.rename(suffix)
-        if self._suffix != LOG_SUFFIX + suffix:
-            self.pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
-            self._suffix = LOG_SUFFIX + suffix
-
-    @property
-    def suffix(self) -> str:
-        """The suffix of the file names."""
-        return self._suffix[len(LOG_SUFFIX) :]
-
-    @property
-    def file(self) -> File:
-        """The open file, opened at first use. The last reader closes the file of a deleted segment."""
-        file = self._file
-        if file is None:
-            self._check_alive()
-            file = self.pool.open(self.path)
-            if self.is_deleted:
-                return file
-            if file.size() > self.size and not self.may_be_longer:
-                self._has_debris = True
-                with contextlib.suppress(OSError):  # reads work; the next append has to cut the file
-                    self._cut_debris(file)
-            self._file = file
-            self.pool.opened(self)
-        return file
-
-    def _cut_debris(self, file: File) -> None:
-        """Cut off the rest of a failed write. Raises OSError."""
-        file.truncate(self.size)
-        self._has_debris, self.was_truncated = False, True
-
-    def _check_alive(self) -> None:
-        if self._is_retired:
-            raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
-
-    def retire(self) -> None:
-        """Close the file for good."""
-        self.close()
-        self._is_retired = True
-
-    def hold(self) -> File:
-        """The open file with one more reference, which the caller releases."""
-        file = self.file
-        file.references += 1
-        return file
-
-    @property
-    def is_held(self) -> bool:
-        """Whether slices keep the file open already, so that one more costs nothing."""
-        return self._file is not None and self._file.holds > 0
-
-    def unload(self) -> None:
-        """Close the file once no slice holds it; the next use opens it again."""
-        if self._file is not None:
-            self._file.release()
-            self._file = None
-
-    def move_to(self, pool: Pool) -> None:
-        """Move to this pool; the file is closed, and no index is loaded."""
-        self.close()
-        self.pool = pool
-        for index in self.indexes:
-            index.move_to(pool)
-
-    def close(self) -> None:
-        """Close the file and forget the loaded indexes."""
-        self.pool.closed(self)
-        self.unload()
-        for index in self.indexes:
-            index.unload()
 
     @property
     def modified_ms(self) -> int:
@@ -439,7 +316,9 @@ class Segment:
             index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
-        return BatchIterator(self, 0, check_crc_from, index_interval_bytes, in_memory)
+        add_entry = partial(self.index, index_interval_bytes=index_interval_bytes, in_memory=in_memory)
+        follow = partial(self.follow_transactions, in_memory=in_memory)
+        return BatchIterator(self, 0, check_crc_from, add_entry, follow)
 
     def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
         """Have the files removed after `delay_ms`; may be called again after a failure. Raises OSError.
@@ -460,23 +339,7 @@ class Segment:
         for index in self.indexes:
             index.note_deleted(own + ending)
 
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the `.log` has the suffix of a deleted file."""
-        return self._suffix.endswith(DELETED_SUFFIX)
-
     # Reading
-
-    def read_window(self, position: int, blocking: bool = True) -> bytes | bytearray:
-        """The window of a batch seek. Raises WouldBlock if not `blocking`."""
-        file = self._file or self.file
-        if blocking:
-            return file.read_at(WINDOW_BYTES, position)
-        length = min(WINDOW_BYTES, self.size - position)
-        data = file.read_cached(length, position)
-        if data is None:
-            raise WouldBlock(file, self.path, length, position)
-        return data
 
     def locate(self, offset: int, blocking: bool = True) -> int:
         """See `offset_lookup.locate`."""
@@ -494,11 +357,6 @@ class Segment:
             raise damaged(self, self.size)
         return bounds
 
-    @property
-    def read_head(self) -> Callable[[Buffer], BatchHeader]:
-        """The function that reads the header at the start of a buffer. It raises KafkaError(CORRUPT_MESSAGE)."""
-        return legacy_messages.read_head if self.has_legacy_format else batch.read_header
-
     def slice(self, position: int, length: int) -> FileSlice:
         """A slice of the file. Raises OSError."""
         return (MessagesSlice if self.has_legacy_format else FileSlice)(self.file, position, length)
@@ -506,3 +364,22 @@ class Segment:
     def iterate(self, position: int = 0, check_crc_from: int = NO_LIMIT) -> BatchIterator:
         """The headers from `position` on."""
         return BatchIterator(self, position, check_crc_from)
+
+    def check_newest(self, blocking: bool = True) -> None:
+        """Check that a batch has the highest timestamp of the time index, which retention uses.
+
+        Raises WrongIndex, OSError; WouldBlock if not `blocking`.
+        """
+        timestamp = self.read_max_timestamp(blocking)
+        if self.has_legacy_format or timestamp < 0:
+            return
+        try:
+            position = self.locate(self.max_timestamp_offset, blocking)
+            if position < self.size:
+                head = self.read_head(self.read_window(position, blocking))
+                if head.max_timestamp == timestamp:
+                    return
+        except KafkaError:  # the segment is damaged; its index still gives its age
+            return
+        wrong = f"has {timestamp} as the highest timestamp, which no batch has"
+        raise WrongIndex(self.times.path, self.base_offset, wrong)

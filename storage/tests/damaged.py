@@ -14,7 +14,7 @@ from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
-from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 from headgate.storage.tests.builders import DIRECTORY, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles
 

@@ -19,7 +19,7 @@ from headgate.storage.errors import StorageError
 from headgate.storage.log import epochs
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
+from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX
 from headgate.storage.segment.timestamp_lookup import More, TimestampOffset
 from headgate.storage.tests.builders import DIRECTORY, NOW_MS, next_offset, open_store, read, replayed, stored
 from headgate.storage.tests.crashing_files import CrashingFiles

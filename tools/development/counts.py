@@ -25,17 +25,8 @@ LIMITS: Final[dict[str, int]] = {
     "private language in gateway/replication": 2,
     "private language in gateway/runtime": 5,
     "private language in gateway/zookeeper": 35,
-    "private language in spark": 2,
-    "private language in spark/load": 8,
-    "private language in spark/pipelines": 5,
-    "private language in spark/positions": 11,
-    "private language in spark/reading": 8,
-    "private language in spark/records": 2,
-    "private language in spark/sink": 8,
-    "private language in spark/source": 11,
-    "private language in spark/table": 1,
     "private language in storage/log": 3,
-    "type names with several homes": 50,
+    "type names with several homes": 29,
 }
 """A count that is missing here must be 0."""
 

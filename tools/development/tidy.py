@@ -3,10 +3,10 @@
 Functions have a median of at most 10 lines, a 95th percentile of 50, and none over 70; files a median of about 120, a
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md agrees with the heads of the modules; `make map` writes it
-(`code_map.py`). Imports use the installed name `headgate`. Only `storage/log` changes a log. Neither modules nor rooms
-import each other in a circle (`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. Pages
-have short lines. The tree holds no leftovers of a run by hand. Prints every finding with advice, then the figures. Exit
-status: 1 if there is a finding.
+(`code_map.py`). Imports use the installed name `headgate`. Only `storage/log` changes a log. Modules, rooms and folders
+of spark import each other in no circle, not even within functions or for types (`imports.py`). Some counts may only
+fall (`counts.py`). Lock files name no place. Pages have short lines. The tree holds no leftovers of a run by hand.
+Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
 """
 
 from __future__ import annotations

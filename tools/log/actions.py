@@ -17,7 +17,8 @@ from headgate.storage.disk.layout import META_PROPERTIES
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 from headgate.tools.log import auxiliary_files, data_directory, decoding, offset_gaps, repairs, segment_reader
 from headgate.tools.log import listing as listings
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, Selection

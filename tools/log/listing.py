@@ -11,7 +11,8 @@ from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.replacement import CLEANED_SUFFIX
-from headgate.storage.segment.segment import DELETED_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import DELETED_SUFFIX
 from headgate.tools.log import segment_reader
 from headgate.tools.log.auxiliary_files import topic_id_of
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, Selection

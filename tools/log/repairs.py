@@ -17,7 +17,7 @@ from headgate.storage.disk.layout import META_PROPERTIES
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
-from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 from headgate.storage.segment.transactions import Transactions
 from headgate.tools.log import segment_reader
 from headgate.tools.log.data_directory import DataDirectory

@@ -13,7 +13,8 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.storage.segment.index import OffsetIndex, TimeIndex
 from headgate.storage.segment.legacy_messages import MAGIC_POSITION
-from headgate.storage.segment.segment import LOG_SUFFIX, Segment
+from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 from headgate.storage.segment.transaction_index import TransactionIndex
 
 _SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import Registration, handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.metadata import features
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import (
@@ -35,7 +35,7 @@ def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVer
     _check_destination(request, context)
     metadata = context.broker.metadata
     return ApiVersionsResponse(
-        api_keys=_advertised(context.broker.registrations),
+        api_keys=_advertised(context.broker.served_versions),
         # Clients below version 4 reject a feature range that begins at 0 (KAFKA-17011)
         supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
         finalized_features_epoch=metadata.end_offset,
@@ -48,15 +48,15 @@ def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVer
 _SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in features.HIGHEST.items()]
 
 
-def unsupported_version(registrations: Mapping[int, Registration]) -> ApiVersionsResponse:
+def unsupported_version(served_versions: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
     """The response, in version 0, to an unsupported version of ApiVersions: the client retries (KIP-511)."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_advertised(registrations))
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_advertised(served_versions))
 
 
-def _advertised(registrations: Mapping[int, Registration]) -> list[ApiVersion]:
+def _advertised(served_versions: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
     return [
-        ApiVersion(api_key=key, min_version=registration.served_min, max_version=registration.served_max)
-        for key, registration in sorted(registrations.items())
+        ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+        for key, (lowest, highest) in sorted(served_versions.items())
     ]
 
 

@@ -140,8 +140,7 @@ class Broker:
 
     def ask(self, request: Message, version: int, authorizer: ScriptedAuthorizer | None = None) -> Any:
         """The response over the wire; None if the reply is owed to something that does not come."""
-        self.node.services.authorizer = authorizer
-        dispatcher = Dispatcher(self.node.services, load())
+        dispatcher = Dispatcher(self.node.services, load(), authorizer)
         frame = bytearray()
         write_request_header(frame, RequestHeader(request.api_key, version, 7, "me"))
         write(request, version, frame, [])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import Client
+from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.memory_budget import MemoryBudget
@@ -44,9 +45,8 @@ class Wire:
 
     def __init__(self, node: Node, quota: ScriptedQuota | None) -> None:
         self.node = node
-        node.services.quota = quota
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
-        self.dispatcher = node.parts.dispatcher
+        self.dispatcher = Dispatcher(node.services, load(), quota=quota)
         self.connection = Connection(self.client, self.dispatcher, 1 << 20, MemoryBudget(1 << 30), self.complain)
         if self.dispatcher.has_quota:
             self.client.mute = lambda ms: self.connection.mute(node.services.scheduler, ms)

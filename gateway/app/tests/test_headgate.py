@@ -2,21 +2,15 @@
 
 import json
 import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import headgate
 from headgate import Headgate
 from headgate.gateway.app import cli
-from headgate.gateway.app.headgate import HeadgateError
+from headgate.gateway.app.child_process import HeadgateError
+from headgate.gateway.app.tests.test_child_process import answers, is_alive
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]
 
@@ -28,27 +22,10 @@ def shared() -> Iterator[Headgate]:
         yield broker
 
 
-def answers(bootstrap: str) -> bool:
-    host, _, port = bootstrap.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), 5).close()
-    except OSError:
-        return False
-    return True
-
-
 def topics_of(broker: Headgate, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
     assert cli.main(["topics", "list", "--json", "--bootstrap-server", broker.bootstrap]) == 0
     rows = map(json.loads, capsys.readouterr().out.splitlines())
     return {row["topic"]: row["partitions"] for row in rows}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_clients_can_connect(shared: Headgate) -> None:
@@ -120,51 +97,6 @@ def test_data_in_a_given_directory_stay(tmp_path: Path, capsys: pytest.CaptureFi
     with Headgate({"log.dirs": tmp_path / "kept"}) as broker:
         assert topics_of(broker, capsys) == {"a": 3}
     assert (tmp_path / "kept").is_dir()
-
-
-def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
-    with pytest.raises(
-        HeadgateError, match=r"(?s)ended with code 2 .*unknown setting 'num\.partitons': the nearest name"
-    ):
-        Headgate(num_partitons=1).start()
-    with Headgate(directory=tmp_path) as first, pytest.raises(HeadgateError, match=f"process {first.pid}"):
-        Headgate(directory=tmp_path).start()
-
-
-def test_a_start_that_takes_too_long_says_what_it_waited_for() -> None:
-    with pytest.raises(HeadgateError, match="not ready within 0 s: waited for the line 'headgate ready'"):
-        Headgate(deadline_s=0).start()
-
-
-def test_it_ends_with_its_parent_even_if_that_is_killed() -> None:
-    program = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); from headgate import Headgate\n"
-        "broker = Headgate().start(); print(broker.pid, broker.bootstrap, broker.directory, flush=True); time.sleep(60)"
-    )
-    root = str(Path(headgate.__file__).parents[1])
-    with subprocess.Popen([sys.executable, "-c", program, root], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pid, bootstrap, directory = parent.stdout.readline().split()
-        assert answers(bootstrap)
-        parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while is_alive(int(pid)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_alive(int(pid)), f"process {pid} outlived its parent by 10 s"
-    assert not answers(bootstrap)
-    shutil.rmtree(directory)  # nobody is left who could have
-
-
-def test_it_ends_with_a_program_that_forgets_it() -> None:
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from headgate import Headgate\n"
-        "broker = Headgate().start(); print(broker.bootstrap, broker.directory)"
-    )
-    root = str(Path(headgate.__file__).parents[1])
-    ran = subprocess.run([sys.executable, "-c", program, root], capture_output=True, text=True, check=True, timeout=60)
-    bootstrap, directory = ran.stdout.split()
-    assert not answers(bootstrap)
-    assert not Path(directory).exists()
 
 
 def test_values_are_written_as_kafka_wants_them() -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from headgate import Headgate
-from headgate.gateway.app.headgate import HeadgateError
+from headgate.gateway.app.child_process import HeadgateError
 from headgate.gateway.app.in_process import MovableClock
 from headgate.gateway.app.topic_client import create_topic
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from headgate.gateway.app.headgate import HeadgateError
+from headgate.gateway.app.child_process import HeadgateError
 from headgate.gateway.app.topic_client import create_topic
 
 

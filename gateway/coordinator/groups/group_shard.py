@@ -9,7 +9,8 @@ key selects the function that replays a record:
 | GroupMetadataKey (2) | `classic` |
 | ConsumerGroup...Key (3-8, 16) | `consumer` |
 
-`replay.new_shard` makes a shard with both protocols. Both protocols import this module for its types only.
+`shard_factory.new_shard` makes a shard with both protocols. Both protocols import this module for its types
+only; the shard has their functions as `GroupFunctions`.
 
 `replay` must accept a tombstone for a missing key, a repeated record, and records of a group that changed its type (the
 old members' tombstones come first, in the batch of the conversion). `replay` raises for nothing that this program
@@ -20,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from random import Random
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from headgate.gateway.coordinator.decision import NEVER, Decision, ProducerIdAndEpoch, Records
+from headgate.gateway.coordinator.decision import NEVER, Decision, ProducerIdAndEpoch, Records, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.offsets import GroupOffsets
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.shard import RecordLoader
@@ -58,9 +59,6 @@ class Group(Protocol):
 
     def loaded(self, now_ms: float) -> None:
         """Restart the sessions of all members, after the replay of all records at a start."""
-
-    def tick(self, shard: GroupShard, now_ms: float) -> Decision:
-        """Expire members, end rebalances, set `due_ms` again. An unnecessary tick is allowed."""
 
     def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
         """React to topics that were created, deleted or grew; `shard.topics` has the present ones.
@@ -133,13 +131,28 @@ class TopicsView(Protocol):
 
 
 RecordReplay: TypeAlias = Callable[["GroupShard", Any, Any], None]
+Tick: TypeAlias = Callable[["GroupShard", Any, float], Decision]
+ClassicRequest: TypeAlias = Callable[["GroupShard", Any, Any, RequestContext, Ticket, float], Decision]
+
+
+class GroupFunctions(NamedTuple):
+    """The functions of both group protocols, whose modules import this one.
+
+    replays           class of a key -> the function that replays its records
+    empty_group       returns an empty classic group with an id
+    ticks             class of a group -> the function that expires members, ends rebalances, and sets `due_ms` again
+    classic_requests  class of a request -> its handler for a consumer group with classic members (KIP-848)
+    """
+
+    replays: Mapping[type[Message], RecordReplay]
+    empty_group: Callable[[str], Group]
+    ticks: Mapping[type, Tick]
+    classic_requests: Mapping[type[Message], ClassicRequest]
 
 
 class GroupShard:
     """The state of one partition of `__consumer_offsets`, as a `CoordinatorShard`.
 
-    replays       class of a key -> the function that replays its records
-    simple_group  returns an empty classic group with an id
     random        the only source of chance
     timestamp_ms  the wall clock, for timestamps in records; never used for deadlines
     configs_of    a group's own configs, by Kafka's names
@@ -152,8 +165,7 @@ class GroupShard:
         random: Random,
         timestamp_ms: Callable[[], int],
         configs_of: Callable[[str], Mapping[str, str]],
-        replays: Mapping[type[Message], RecordReplay],
-        simple_group: Callable[[str], Group],
+        functions: GroupFunctions,
     ) -> None:
         self.settings = settings
         self.topics = topics
@@ -164,8 +176,7 @@ class GroupShard:
         self.timers = Timers()
         self._times = self.timers.times
         self._configs_of = configs_of
-        self._replays = replays
-        self._simple_group = simple_group
+        self.functions = functions
 
     def settings_of(self, group_id: str) -> GroupSettings:
         """The settings of a group: the broker's, with the group's own configs (resources of type GROUP)."""
@@ -191,10 +202,10 @@ class GroupShard:
         """
         if type(key) is OffsetCommitKey:
             if value is not None and key.group not in self.groups:
-                self.groups[key.group] = self._simple_group(key.group)
+                self.groups[key.group] = self.functions.empty_group(key.group)
             self.offsets.replay(key, value, producer)  # type: ignore[arg-type]
             return
-        replay = self._replays.get(type(key))
+        replay = self.functions.replays.get(type(key))
         if replay is None:
             raise ValueError(f"no group has records with a {type(key).__name__}")
         replay(self, key, value)
@@ -254,6 +265,6 @@ class GroupShard:
         return None
 
     def tick(self, group_id: str, now_ms: float) -> Decision:
-        """Tick the group, if it still exists."""
+        """Tick the group, if it still exists. An unnecessary tick is allowed."""
         group = self.groups.get(group_id)
-        return Decision() if group is None else group.tick(self, now_ms)
+        return Decision() if group is None else self.functions.ticks[type(group)](self, group, now_ms)

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`: the function that replays each type, and shards with both protocols."""
+"""Shards with both group protocols: the function for each type of record, group and request."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from headgate.gateway.coordinator.groups.classic import group as classic_group
+from headgate.gateway.coordinator.groups.classic import requests as classic_requests
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
+from headgate.gateway.coordinator.groups.consumer import classic_protocol, heartbeats
 from headgate.gateway.coordinator.groups.consumer import group as consumer_group
-from headgate.gateway.coordinator.groups.group_shard import GroupShard, RecordReplay, TopicsView
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
+from headgate.gateway.coordinator.groups.group_shard import GroupFunctions, GroupShard, RecordReplay, TopicsView
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.internal import offsets as records
+from headgate.protocol.messages.heartbeat import HeartbeatRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest
+from headgate.protocol.messages.leave_group import LeaveGroupRequest
+from headgate.protocol.messages.sync_group import SyncGroupRequest
 from headgate.protocol.schema import Message
 
 REPLAYS: Mapping[type[Message], RecordReplay] = {
@@ -23,6 +30,17 @@ REPLAYS: Mapping[type[Message], RecordReplay] = {
     records.ConsumerGroupCurrentMemberAssignmentKey: consumer_group.replay,
     records.ConsumerGroupRegularExpressionKey: consumer_group.replay,
 }
+FUNCTIONS = GroupFunctions(
+    replays=REPLAYS,
+    empty_group=ClassicGroup,
+    ticks={ClassicGroup: classic_requests.tick, ConsumerGroup: heartbeats.tick},
+    classic_requests={
+        JoinGroupRequest: classic_protocol.join,
+        SyncGroupRequest: classic_protocol.sync,
+        HeartbeatRequest: classic_protocol.heartbeat,
+        LeaveGroupRequest: classic_protocol.leave,
+    },
+)
 
 
 def _no_configs(_: str) -> Mapping[str, str]:
@@ -37,4 +55,4 @@ def new_shard(
     configs_of: Callable[[str], Mapping[str, str]] = _no_configs,
 ) -> GroupShard:
     """An empty shard; see `GroupShard` for the parameters."""
-    return GroupShard(settings, topics, random, timestamp_ms, configs_of, REPLAYS, ClassicGroup)
+    return GroupShard(settings, topics, random, timestamp_ms, configs_of, FUNCTIONS)

@@ -339,10 +339,16 @@ class Ticking(ClassicGroup):
 
 def with_group(group: Ticking) -> Callable[[GroupShard, Ticket], Decision]:
     def decide(shard: GroupShard, ticket: Ticket) -> Decision:
-        shard.groups["g"] = group
+        put(shard, "g", group)
         return Decision.reply(ticket, read(0))
 
     return decide
+
+
+def put(shard: GroupShard, name: str, group: Ticking) -> None:
+    shard.groups[name] = group
+    ticks = {type(group): lambda shard, group, now_ms: group.tick(shard, now_ms)}
+    shard.functions = shard.functions._replace(ticks=ticks)
 
 
 def test_a_group_is_ticked_when_it_is_due() -> None:
@@ -391,7 +397,7 @@ def test_many_groups_that_are_due_leave_turns_to_others() -> None:
 
     groups = {f"g{number}": Slow(100.0) for number in range(10)}
     for name, group in groups.items():
-        bench.shard.groups[name] = group
+        put(bench.shard, name, group)
         bench.ask(reading, name)
     bench.time.clock.elapsed_ms = 100.0
     for turn in range(1, 6):

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from headgate.spark.bench.jobs import JOBS, TOPIC, Scene
-from headgate.spark.options import Use, tuned_options
+from headgate.spark.bench.jobs import JOBS, TOPIC, BenchSetup
+from headgate.spark.option_table import Use
+from headgate.spark.options import tuned_options
 
 
 class Recorder:
@@ -35,7 +36,7 @@ class Recorder:
 
 def asked(name: str) -> tuple[list[str], dict[str, str]]:
     recorder = Recorder()
-    JOBS[name].run(Scene(recorder, "headgate:1", "kafka:2", Path("data"), Path("output")))
+    JOBS[name].run(BenchSetup(recorder, "headgate:1", "kafka:2", Path("data"), Path("output")))
     (options,) = [given for call, given in recorder.calls if call == "options"]
     return [given for call, given in recorder.calls if call == "format"], options
 

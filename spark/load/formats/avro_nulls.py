@@ -1,6 +1,6 @@
 """The bytes of an Avro value whose fields are all null.
 
-`from_avro` makes such a row also of bytes that it cannot decode, so only these bytes tell the two apart.
+`from_avro` makes such a row also of bytes that it cannot decode, so only these bytes distinguish the two.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 
 def parse(schema: str, where: str) -> Any:

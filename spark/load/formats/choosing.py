@@ -52,9 +52,11 @@ def choose(
         return _avro(topics, schema, schemas, reject_limit)
     content = _read(schema or "")
     if name == PROTOBUF:
-        found = Decoding(name, base64.b64encode(content).decode(), is_confluent, {}, message or "", reject_limit)
-        found.in_python()  # refuses what is no descriptor set of this message
-        return found
+        from headgate.spark.load.formats.protobuf_values import python_decoder
+
+        decoding = Decoding(name, base64.b64encode(content).decode(), is_confluent, {}, message or "", reject_limit)
+        python_decoder(decoding)  # raises LoadRefused if the file is no descriptor set of this message
+        return decoding
     return Decoding(name, content.decode(errors="replace").strip(), is_confluent, reject_limit=reject_limit)
 
 

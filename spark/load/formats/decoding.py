@@ -10,7 +10,7 @@ Confluent's prefix: a zero byte, and the id of the schema as a big-endian int32.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.tools.cluster import TopicPartition
@@ -54,15 +54,6 @@ class Decoding(NamedTuple):
     def needs_spark(self) -> bool:
         """Spark's own functions decode the values."""
         return self.format in (JSON, AVRO, DEBEZIUM)
-
-    def in_python(self) -> Callable[[Any], Any] | None:
-        """Decodes a record batch in this process; None where values stay as they are. Raises LoadRefused."""
-        if self.format != PROTOBUF:
-            assert self.format == RAW, f"Spark decodes {self.format}"
-            return None
-        from headgate.spark.load.formats.protobuf_values import ProtobufDecoder
-
-        return ProtobufDecoder(self.schema, self.message, is_confluent=self.is_confluent).decode
 
     def to_options(self) -> dict[str, str]:
         """For the options of a plan."""

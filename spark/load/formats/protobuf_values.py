@@ -8,13 +8,14 @@ path of the message in its file: a count, then an index for each level; a single
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from headgate.protocol.records.varint import read_varint
-from headgate.spark.load.formats.decoding import BYTES, ERROR, PREFIX_BYTES
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.formats.decoding import BYTES, ERROR, PREFIX_BYTES, PROTOBUF, RAW, Decoding
+from headgate.spark.load.output.planning import LoadRefused
 
 _DEEPEST = 30
 
@@ -40,7 +41,11 @@ class ProtobufDecoder:
                 f"this is no descriptor set (protoc --include_imports --descriptor_set_out=file): {error}"
             ) from None
         except KeyError:
-            names = [f"{file.package}.{one.name}".lstrip(".") for file in files.file for one in file.message_type]
+            names = [
+                f"{file.package}.{message_type.name}".lstrip(".")
+                for file in files.file
+                for message_type in file.message_type
+            ]
             raise LoadRefused(f"the descriptor set has no message {message}; it has {', '.join(names)}") from None
         self._class = message_factory.GetMessageClass(self._descriptor)
         self._decode_error = DecodeError
@@ -84,13 +89,21 @@ class ProtobufDecoder:
         return content[position:]
 
 
+def python_decoder(decoding: Decoding) -> Callable[[Any], Any] | None:
+    """Decodes a record batch in this process; None where values stay as they are. Raises LoadRefused."""
+    if decoding.format != PROTOBUF:
+        assert decoding.format == RAW, f"Spark decodes {decoding.format}"
+        return None
+    return ProtobufDecoder(decoding.schema, decoding.message, is_confluent=decoding.is_confluent).decode
+
+
 def _path(descriptor: Any) -> list[int]:
     """The indexes of a message in its file, from the outermost message in."""
     path: list[int] = []
     while descriptor is not None:
         above = descriptor.containing_type
         siblings = list(above.nested_types if above else descriptor.file.message_types_by_name.values())
-        path.insert(0, [one.full_name for one in siblings].index(descriptor.full_name))
+        path.insert(0, [message.full_name for message in siblings].index(descriptor.full_name))
         descriptor = above
     return path
 
@@ -145,7 +158,7 @@ def to_value(message: Any) -> dict[str, Any]:
             inner = field.message_type.fields_by_name["value"]
             found[field.name] = [(key, _one_value(inner, value[key])) for key in value]
         elif field.is_repeated:
-            found[field.name] = [_one_value(field, one) for one in value]
+            found[field.name] = [_one_value(field, item) for item in value]
         else:
             found[field.name] = _one_value(field, value)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib import error, parse, request
 
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 _TIMEOUT_S = 30
 _MOST_BYTES = 16 << 20
@@ -28,7 +28,7 @@ def _folder(where: str) -> dict[int, str]:
         raise LoadRefused(
             f"{where} is neither a folder with files <id>.avsc nor the address of a registry (http://...)"
         )
-    return {int(one.stem): one.read_text() for one in sorted(path.glob("*.avsc")) if one.stem.isdecimal()}
+    return {int(file.stem): file.read_text() for file in sorted(path.glob("*.avsc")) if file.stem.isdecimal()}
 
 
 def _from_registry(address: str, topics: Iterable[str]) -> dict[int, str]:

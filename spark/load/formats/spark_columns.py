@@ -8,7 +8,7 @@ from typing import Any
 from headgate.spark.load.formats import avro_nulls
 from headgate.spark.load.formats.debezium import decode_event, key_without_envelope
 from headgate.spark.load.formats.decoding import AVRO, BYTES, DEBEZIUM, ERROR, JSON, NO_KEY, PREFIX_BYTES, RAW, Decoding
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 _CORRUPT = "_corrupt_record"
 
@@ -83,9 +83,9 @@ def _avro(_: Any, decoding: Decoding, payload: Any) -> tuple[Any, Any]:
     number = f.conv(f.hex(f.substring(f.col("value"), 2, 4)), 16, 10).cast("long")
     decoded = error = None
     for schema_id, schema in sorted(decoding.schemas.items()):
-        one, wrong = _avro_of(payload, schema, decoding.schema)
+        value, wrong = _avro_of(payload, schema, decoding.schema)
         is_this = number == schema_id
-        decoded = f.when(is_this, one) if decoded is None else decoded.when(is_this, one)
+        decoded = f.when(is_this, value) if decoded is None else decoded.when(is_this, value)
         error = f.when(is_this, wrong) if error is None else error.when(is_this, wrong)
     assert error is not None, "a folder or a registry has a schema"
     return decoded, error.otherwise(f.concat(f.lit("there is no schema with id "), number.cast("string")))

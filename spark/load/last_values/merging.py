@@ -18,8 +18,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from headgate.spark.load.planning import LoadRefused
-from headgate.spark.load.tables import DELTA, DeltaTable, IcebergTable, Table, check_identifier
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import DELTA, DeltaTable, IcebergTable, Table, check_identifier
 
 KINDS = (DELTA, "iceberg")
 _NEWEST_COMMITS = 100

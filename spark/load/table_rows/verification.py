@@ -1,7 +1,7 @@
 """Verification of the rows of a table: each offset that its loads have published is there once, and nothing besides.
 
 One query counts the rows by topic, partition and bucket of offsets, with sums that other offsets would change. Only a
-bucket whose figures differ from those of the manifests is read offset by offset, to name what is lost or doubled. A
+bucket whose figures differ from the manifests is read offset by offset, to name lost and doubled rows. A
 load beside the verification does no harm: its ranges are known before its first row, and are left out.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from headgate.spark.load.documents import Manifest
-from headgate.spark.load.gap_finder import complement
-from headgate.spark.load.intervals import Interval, Intervals, union
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import Manifest
+from headgate.spark.load.output.gap_finder import complement
+from headgate.spark.load.output.intervals import Interval, Intervals, union
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.tools.cluster import TopicPartition
 
 BUCKET = 1 << 16
@@ -36,7 +36,7 @@ class Tally(NamedTuple):
     squares: int
 
     def __add__(self, other: Any) -> Tally:
-        return Tally(*(one + more for one, more in zip(self, other, strict=True)))
+        return Tally(*(count + more for count, more in zip(self, other, strict=True)))
 
 
 Bucket: TypeAlias = tuple[TopicPartition, int]
@@ -69,10 +69,10 @@ def verify_rows(log: LoadLog, manifests: Sequence[Manifest], table: TableRows) -
     """
     runs, meanwhile = _runs(manifests), _ranges_meanwhile(log, manifests[-1].number)
     expected, found = _expected(runs), dict(table.tallies(meanwhile))
-    wrong = sorted(one for one in expected.keys() | found.keys() if expected.get(one) != found.get(one))
+    wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
     search = _Search(runs, table, meanwhile)
     for number, bucket in enumerate(wrong):
-        search.look(bucket, is_empty=bucket not in found, reads=number < _READ)
+        search.compare(bucket, is_empty=bucket not in found, reads=number < _READ)
     yield from search.sentences()
 
 
@@ -86,7 +86,7 @@ class _Search:
         self._foreign: dict[TopicPartition, list[Deviation]] = defaultdict(list)
         self._unread: dict[TopicPartition, list[Interval]] = defaultdict(list)
 
-    def look(self, bucket: Bucket, *, is_empty: bool, reads: bool) -> None:
+    def compare(self, bucket: Bucket, *, is_empty: bool, reads: bool) -> None:
         partition, number = bucket
         whole = Interval(number * BUCKET, (number + 1) * BUCKET)
         wanted = _arange(_clip(self._runs.get(partition, ()), whole))
@@ -97,7 +97,7 @@ class _Search:
         else:
             counts = self._table.offsets(bucket, self._without)
             there = np.array(sorted(counts), np.int64)
-            times = np.array([counts[one] for one in there.tolist()], np.int64)
+            times = np.array([counts[offset] for offset in there.tolist()], np.int64)
             is_wanted = np.isin(there, wanted)
             self._lost[partition] += _deviations(wanted, ~np.isin(wanted, there))
             self._doubled[partition] += _deviations(there, is_wanted & (times > 1))
@@ -111,10 +111,11 @@ class _Search:
         ):
             for partition, ranges in sorted(found.items()):
                 merged = list(_merged(ranges, self._runs.get(partition, ())))
-                for one in merged[:_NAMED]:
-                    yield f"the table, {partition} from {one.first} to {one.last}: {text.format(rows=one.rows)}"
+                for deviation in merged[:_NAMED]:
+                    first, last, rows = deviation
+                    yield f"the table, {partition} from {first} to {last}: {text.format(rows=rows)}"
                 if len(merged) > _NAMED:
-                    rows = sum(one.rows for one in merged[_NAMED:])
+                    rows = sum(deviation.rows for deviation in merged[_NAMED:])
                     yield f"the table, {partition}, {len(merged) - _NAMED} further ranges: {text.format(rows=rows)}"
         for partition, intervals in sorted(self._unread.items()):
             for start, end in union(intervals):
@@ -158,15 +159,15 @@ def _squares(end: int) -> int:
 
 
 def _ranges_meanwhile(log: LoadLog, number: int) -> Ranges:
-    """The ranges of loads behind this number, and of the one that has not ended."""
+    """The ranges of loads after this number, and of the unfinished load."""
     unfinished = log.unfinished(log.latest())  # before the manifests: it may end meanwhile
     ranges = list(unfinished.ranges) if unfinished else []
     latest = log.latest()
     for later in range(number + 1, latest.number + 1 if latest else 1):
-        ranges += [one.wanted for one in log.manifest(later).results]
+        ranges += [result.wanted for result in log.manifest(later).results]
     found: dict[TopicPartition, list[Interval]] = defaultdict(list)
-    for one in ranges:
-        found[one.partition].append(Interval(one.start_offset, one.end_offset))
+    for wanted in ranges:
+        found[wanted.partition].append(Interval(wanted.start_offset, wanted.end_offset))
     return {partition: union(intervals) for partition, intervals in found.items()}
 
 
@@ -175,7 +176,7 @@ def _ranges_meanwhile(log: LoadLog, number: int) -> Ranges:
 
 def _clip(intervals: Sequence[Interval], whole: Interval) -> Iterator[Interval]:
     """The offsets of sorted intervals that lie in `whole`."""
-    first = bisect_right(intervals, whole.start_offset, key=lambda one: one.end_offset)
+    first = bisect_right(intervals, whole.start_offset, key=lambda interval: interval.end_offset)
     for place in range(first, len(intervals)):
         start, end = intervals[place]
         if start >= whole.end_offset:
@@ -199,13 +200,13 @@ def _deviations(offsets: Any, is_one: Any) -> list[Deviation]:
 def _merged(ranges: Iterable[Deviation], runs: Sequence[Interval]) -> Iterator[Deviation]:
     """Deviations in order; two of them become one if no offset of a row lies between them."""
     before: Deviation | None = None
-    for one in ranges:
+    for deviation in ranges:
         if before is None:
-            before = one
-        elif one.first == before.last + 1 or not any(_clip(runs, Interval(before.last + 1, one.first))):
-            before = Deviation(before.first, one.last, before.rows + one.rows)
+            before = deviation
+        elif deviation.first == before.last + 1 or not any(_clip(runs, Interval(before.last + 1, deviation.first))):
+            before = Deviation(before.first, deviation.last, before.rows + deviation.rows)
         else:
             yield before
-            before = one
+            before = deviation
     if before is not None:
         yield before

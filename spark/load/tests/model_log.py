@@ -14,10 +14,10 @@ from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
     IsolationLevel,
-    LogReader,
     OffsetOutOfRange,
     OffsetRange,
-    Topic,
+    TopicDescription,
+    TopicReader,
 )
 from headgate.tools.cluster import TopicPartition
 
@@ -117,10 +117,10 @@ class ModelLog:
             one.grow(random, batches)
         return made
 
-    def open(self) -> LogReader:
+    def open(self) -> TopicReader:
         return ModelReader(self)
 
-    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> LogReader:
+    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> TopicReader:
         assert all(self.topic_id == one for one in topic_ids.values())
         return self.open()
 
@@ -132,8 +132,8 @@ class ModelReader:
     def __init__(self, log: ModelLog) -> None:
         self._log = log
 
-    def topics(self) -> Mapping[str, Topic]:
-        return {TOPIC: Topic(TOPIC, self._log.topic_id, range(len(self._log.partitions)))}
+    def topics(self) -> Mapping[str, TopicDescription]:
+        return {TOPIC: TopicDescription(TOPIC, self._log.topic_id, range(len(self._log.partitions)))}
 
     def bounds(self, partitions: Iterable[TopicPartition], isolation: IsolationLevel) -> Mapping[Any, Bounds]:
         return {one: Bounds(self._of(one).start, self._of(one).end) for one in partitions}

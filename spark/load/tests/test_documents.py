@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.load import documents
-from headgate.spark.load.documents import DamagedDocument, LoadedFile, Manifest, Plan, RangeResult
-from headgate.spark.load.intervals import Interval
+from headgate.spark.load.output import documents
+from headgate.spark.load.output.documents import DamagedDocument, LoadedFile, LoadPlan, Manifest, RangeResult
+from headgate.spark.load.output.intervals import Interval
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap
@@ -16,7 +16,7 @@ PARTITION = TopicPartition("orders", 3)
 WANTED = OffsetRange(PARTITION, 10, 20)
 FILE = LoadedFile("part-orders-3-10-18.parquet", "_headgate/work/1/part-orders", 10, 18, 8, 99, "ab")
 RESULT = RangeResult(WANTED, 8, [FILE], [Gap(12, 12, "marker"), Gap(19, 19, "rejected")], [FILE])
-PLAN = Plan(2, {"orders": "00" * 16, "old": None}, [WANTED], [OffsetRange(PARTITION, 5, 10)], {"codec": "zstd"})
+PLAN = LoadPlan(2, {"orders": "00" * 16, "old": None}, [WANTED], [OffsetRange(PARTITION, 5, 10)], {"codec": "zstd"})
 BEFORE = Manifest(
     1, 5, {"other": None}, [], [], {PARTITION: (Interval(0, 5),), TopicPartition("other", 0): (Interval(2, 4),)}, {}
 )

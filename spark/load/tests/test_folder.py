@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.folder import AlreadyExists, FolderError, FolderLocked, OutputFolder
+from headgate.spark.load.output.folder import AlreadyExists, FolderError, FolderLocked, OutputFolder
 
 
 def test_a_file_is_created_once(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.spark.load.intervals import Interval, difference, split, union
+from headgate.spark.load.output.intervals import Interval, difference, split, union
 
 INTERVALS = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda one: Interval(one[0], one[0] + one[1]))
 

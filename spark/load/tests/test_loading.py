@@ -7,20 +7,20 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.spark.load.documents import Manifest
-from headgate.spark.load.folder import FolderLocked, OutputFolder
-from headgate.spark.load.load_log import LoadLog
-from headgate.spark.load.loading import Request, load, plan_only
-from headgate.spark.load.planning import LoadRefused, TaskFailed
-from headgate.spark.load.row_files import FileOptions
+from headgate.spark.load.loading import LoadRequest, load, plan_only
+from headgate.spark.load.output.documents import Manifest
+from headgate.spark.load.output.folder import FolderLocked, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.row_files import FileOptions
 from headgate.spark.load.runners import SequentialRunner
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog
 from headgate.spark.load.verification import verify
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.cluster import TopicPartition
 
-SMALL = Request((TOPIC,), most_offsets=7, files=FileOptions("zstd", 1, 1))
-MODEST = Request((TOPIC,))
+SMALL = LoadRequest((TOPIC,), most_offsets=7, files=FileOptions("zstd", 1, 1))
+MODEST = LoadRequest((TOPIC,))
 
 
 class Killed(BaseException):
@@ -39,7 +39,7 @@ class Listener:
     def end(self, wanted: OffsetRange) -> None: ...
 
 
-def run(log: ModelLog, output: OutputFolder, request: Request = MODEST) -> list[Manifest]:
+def run(log: ModelLog, output: OutputFolder, request: LoadRequest = MODEST) -> list[Manifest]:
     return load(request, log, output, SequentialRunner(output), Listener())
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.origin import Origin
+from headgate.spark.load.origin import LoadOrigin
 from headgate.spark.reading.log_reader import LogUnavailable
 from headgate.tools.tests.log_data import Data
 
@@ -12,7 +12,7 @@ from headgate.tools.tests.log_data import Data
 def test_directories_are_read_as_files(tmp_path: Path) -> None:
     with Data(tmp_path) as data:
         data.fill("t", 0, count=2)
-    origin = Origin(None, (str(tmp_path),))
+    origin = LoadOrigin(None, (str(tmp_path),))
     reader = origin.open()
     known = reader.topics()["t"]
     reader.close()
@@ -28,11 +28,11 @@ def test_directories_are_read_as_files(tmp_path: Path) -> None:
 @pytest.mark.sockets
 def test_a_broker_that_does_not_answer_is_named() -> None:
     with pytest.raises(LogUnavailable, match="no broker answers"):
-        Origin("127.0.0.1:1").compacted(["t"])
+        LoadOrigin("127.0.0.1:1").compacted(["t"])
 
 
 @pytest.mark.sockets
 def test_files_do_without_their_broker(tmp_path: Path) -> None:
     with Data(tmp_path) as data:
         data.fill("t", 0, count=2)
-    assert Origin("127.0.0.1:1", (str(tmp_path),)).compacted(["t"]) == {"t": False}
+    assert LoadOrigin("127.0.0.1:1", (str(tmp_path),)).compacted(["t"]) == {"t": False}

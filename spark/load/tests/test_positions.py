@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
+from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.positions import positions, topic_ids
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import run

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.row_files import FileOptions, RowFiles
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.row_files import FileOptions, RowFiles
 from headgate.tools.cluster import TopicPartition
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.loading import load
-from headgate.spark.load.planning import LoadRefused, TaskFailed
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import LoadRefused, TaskFailed
 from headgate.spark.load.runners import ProcessRunner, SequentialRunner, explain
 from headgate.spark.load.tests.model_log import ModelLog
 from headgate.spark.load.tests.test_loading import MODEST, Listener, assert_exact
@@ -28,7 +28,7 @@ def test_processes_load_without_a_jvm(tmp_path: Path) -> None:
 def test_the_error_of_a_worker_is_found_in_its_traceback() -> None:
     text = (
         "Traceback (most recent call last):\n  File ...\n"
-        "headgate.spark.load.planning.LoadRefused: the topic is gone\n\n\tat org.apache.spark"
+        "headgate.spark.load.output.planning.LoadRefused: the topic is gone\n\n\tat org.apache.spark"
     )
     assert explain(text) == "the topic is gone"
     assert explain("java.lang.OutOfMemoryError") == "java.lang.OutOfMemoryError"

@@ -9,8 +9,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.spark_tasks import (
     CONTROL,
     loading_function,
@@ -72,7 +72,7 @@ def test_both_halves_make_what_a_whole_task_makes(tmp_path: Path, seed: int) -> 
 def _summary(path: Path, index: int) -> tuple[int, str, str]:
     log = LoadLog(OutputFolder(path))
     (name,) = (one for one in log.output.list("_headgate/work/" + f"{1:020}") if one == f"result-{index:08}.json")
-    from headgate.spark.load.documents import decode_result
+    from headgate.spark.load.output.documents import decode_result
 
     found = decode_result(log.output.read(f"_headgate/work/{1:020}/{name}") or b"", name)
     return found.rows, str(found.gaps), str([(one.name, one.rows) for one in found.files])

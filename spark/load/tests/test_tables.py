@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.load import tables
-from headgate.spark.load.folder import FolderLocked, OutputFolder
-from headgate.spark.load.load_log import LoadLog
-from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.loading import LoadRequest, load
+from headgate.spark.load.output import tables
+from headgate.spark.load.output.folder import FolderLocked, OutputFolder
+from headgate.spark.load.output.load_log import LoadLog
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import TableName
 from headgate.spark.load.runners import SparkRunner
-from headgate.spark.load.tables import TableName
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import Killed, Listener, contents
 from headgate.spark.load.verification import verify
@@ -32,12 +32,12 @@ def test_a_name_of_iceberg_is_checked() -> None:
     assert TableName("delta", "/any `path", "1").open(None) is not None
 
 
-def request_for(kind: str, path: Path) -> Request:
+def request_for(kind: str, path: Path) -> LoadRequest:
     name = str(path / "table") if kind == "delta" else f"iceberg.db.t{abs(hash(path))}"
-    return Request((TOPIC,), into=kind, table=name)
+    return LoadRequest((TOPIC,), into=kind, table=name)
 
 
-def table_rows(runner: SparkRunner, request: Request) -> dict[tuple[int, int], tuple[bytes | None, bytes | None]]:
+def table_rows(runner: SparkRunner, request: LoadRequest) -> dict[tuple[int, int], tuple[bytes | None, bytes | None]]:
     if request.into == "delta":
         frame = runner.session.read.format("delta").load(request.table)
     else:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import BYTES, ERROR, Decoding, RejectLimitExceeded
-from headgate.spark.load.load_log import LoadLog, work_folder
-from headgate.spark.load.row_files import FileOptions
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.load_log import LoadLog, work_folder
+from headgate.spark.load.output.row_files import FileOptions
 from headgate.spark.load.task import Attempt, LoadJob, load_range
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.spark.load.documents import DamagedDocument
-from headgate.spark.load.folder import OutputFolder
+from headgate.spark.load.output.documents import DamagedDocument
+from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.tests.model_log import ModelLog
 from headgate.spark.load.tests.test_loading import MODEST, run
 from headgate.spark.load.verification import verify

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from headgate.spark.pipelines.copying import Beside
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.spark.sink.exactly_once import Outcome
-from headgate.spark.sink.marker import Decision, Marker, QueryBatch, decide
-from headgate.spark.sink.transaction import Producer
+from headgate.spark.sink.exactly_once import WriteOutcome
+from headgate.spark.sink.marker import BatchDecision, QueryBatch, SinkMarker, decide
+from headgate.spark.sink.transaction import TransactionalProducer
 from headgate.tools.cluster import TopicPartition
 
 
@@ -22,22 +22,22 @@ class FakeCopier:
     def __init__(self, name: str, kills: Sequence[str] = ()) -> None:
         self.name, self.kills = name, list(kills)
         self.copied: dict[TopicPartition, list[int]] = {}
-        self.marker: Marker | None = None
+        self.marker: SinkMarker | None = None
         self.names: dict[str, str] = {}
         self.batches: list[QueryBatch] = []
 
-    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> Outcome:
+    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> WriteOutcome:
         kill = self.kills.pop(0) if self.kills else ""
-        if decide(self.name, self.marker, batch) is Decision.SKIP:
-            return Outcome(is_written=False, records=0, tries=1, seconds=0)
+        if decide(self.name, self.marker, batch) is BatchDecision.SKIP:
+            return WriteOutcome(is_written=False, records=0, tries=1, seconds=0)
         if kill == "before":
             raise Killed
         if beside is not None:
-            beside(Producer(self.name, 1, 0))
+            beside(TransactionalProducer(self.name, 1, 0))
         for one in ranges:
             self.copied.setdefault(one.partition, []).extend(range(one.start_offset, one.end_offset))
-        self.marker = Marker(batch.query_id, batch.batch_id, batch.positions, 0)
+        self.marker = SinkMarker(batch.query_id, batch.batch_id, batch.positions, 0)
         self.batches.append(batch)
         if kill == "after":
             raise Killed
-        return Outcome(is_written=True, records=1, tries=1, seconds=0)
+        return WriteOutcome(is_written=True, records=1, tries=1, seconds=0)

@@ -12,7 +12,7 @@ from headgate.spark.reading.log_reader import (
     IsolationLevel,
     OffsetOutOfRange,
     OffsetRange,
-    Topic,
+    TopicDescription,
 )
 from headgate.tools.cluster import TopicPartition
 
@@ -57,9 +57,11 @@ class MemoryReader:
     logs: dict[TopicPartition, MemoryLog]
     times: dict[tuple[TopicPartition, int], int | None] = field(default_factory=dict)
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         names = sorted({one.topic for one in self.logs})
-        return {name: Topic(name, None, sorted(p.number for p in self.logs if p.topic == name)) for name in names}
+        return {
+            name: TopicDescription(name, None, sorted(p.number for p in self.logs if p.topic == name)) for name in names
+        }
 
     def bounds(
         self, partitions: Iterable[TopicPartition], isolation: IsolationLevel

@@ -15,7 +15,7 @@ from headgate.spark.pipelines.copy_plan import (
     to_topics,
 )
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
-from headgate.spark.sink.marker import Marker
+from headgate.spark.sink.marker import SinkMarker
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
@@ -23,8 +23,8 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 REPLAY = CopyIdentity("replay", {"topic": "a"})
 
 
-def marker(query_id: str) -> Marker:
-    return Marker(query_id, 4, {"a": {0: 7}}, 0)
+def marker(query_id: str) -> SinkMarker:
+    return SinkMarker(query_id, 4, {"a": {0: 7}}, 0)
 
 
 def test_a_batch_shares_its_size_among_partitions() -> None:

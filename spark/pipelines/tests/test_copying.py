@@ -7,7 +7,7 @@ import json
 from headgate.spark.pipelines.copy_plan import CopyState
 from headgate.spark.pipelines.copying import describe, read_options
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.spark.sink.exactly_once import Outcome
+from headgate.spark.sink.exactly_once import WriteOutcome
 from headgate.spark.source.options import check_batch, parse
 from headgate.tools.cluster import TopicPartition
 
@@ -25,7 +25,7 @@ def test_ranges_become_options_that_the_format_takes() -> None:
 
 
 def test_a_row_describes_a_batch() -> None:
-    assert describe(CopyState(3, {}), Outcome(True, 7, 2, 1.26)) == {
+    assert describe(CopyState(3, {}), WriteOutcome(True, 7, 2, 1.26)) == {
         "batch": 3,
         "records": 7,
         "seconds": 1.3,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.pipelines.copy_plan import CopyState, Offsets
+from headgate.spark.pipelines.copy_plan import CopiedOffsets, CopyState
 from headgate.spark.pipelines.mirror import OWN_TOPICS, Mirror, run
 from headgate.spark.pipelines.tests.fake_copier import FakeCopier, Killed
 from headgate.spark.pipelines.tests.memory_reader import MemoryLog, MemoryReader
-from headgate.spark.reading.log_reader import Topic
+from headgate.spark.reading.log_reader import TopicDescription
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
@@ -37,12 +37,14 @@ class FakeTarget:
 
     def __init__(self) -> None:
         self.prepared: list[dict[str, str]] = []
-        self.points: list[tuple[int, Offsets]] = []
+        self.points: list[tuple[int, CopiedOffsets]] = []
 
-    def prepare(self, wanted: Mapping[str, Topic], names: Mapping[str, str], configs: object) -> None:
+    def prepare(self, wanted: Mapping[str, TopicDescription], names: Mapping[str, str], configs: object) -> None:
         self.prepared.append(dict(names))
 
-    def note_point(self, state: CopyState, positions: Offsets, names: Mapping[str, str]) -> Callable[[object], None]:
+    def note_point(
+        self, state: CopyState, positions: CopiedOffsets, names: Mapping[str, str]
+    ) -> Callable[[object], None]:
         return lambda producer: self.points.append((state.next_batch, dict(positions)))
 
 
@@ -103,7 +105,7 @@ def test_it_waits_for_more_until_it_is_told_to_end() -> None:
 
 
 def test_a_pattern_leaves_internal_topics_out() -> None:
-    topics = {name: Topic(name, None, [0]) for name in (*OWN_TOPICS, "orders", "orders2", "x")}
+    topics = {name: TopicDescription(name, None, [0]) for name in (*OWN_TOPICS, "orders", "orders2", "x")}
     assert set(mirror(topics=[], pattern="orders.?").wanted(topics)) == {"orders", "orders2"}
     assert set(mirror(topics=[], pattern=".*").wanted(topics)) == {"orders", "orders2", "x"}
 

@@ -9,8 +9,8 @@ import pytest
 from headgate.spark.pipelines.replay_table import TablePlan, TableReplay, parse_plan, run
 from headgate.spark.pipelines.table_source import TableSource
 from headgate.spark.pipelines.tests.fake_copier import Killed
-from headgate.spark.sink.exactly_once import Outcome
-from headgate.spark.sink.marker import Decision, Marker, QueryBatch, decide
+from headgate.spark.sink.exactly_once import WriteOutcome
+from headgate.spark.sink.marker import BatchDecision, QueryBatch, SinkMarker, decide
 from headgate.tools.output import UsageError
 
 REPLAY = TableReplay("r", TableSource("delta", "out"), "u", None, None, keeps_partitions=False, most_rows=10)
@@ -22,22 +22,22 @@ class FakeCopier:
     def __init__(self, kills: list[str]) -> None:
         self.kills = kills
         self.copied: list[tuple[str, int, int]] = []
-        self.marker: Marker | None = None
+        self.marker: SinkMarker | None = None
         self.version, self.rows = 7, 35
 
     def plan(self, replay: TableReplay) -> TablePlan:
         return TablePlan(str(self.version), -(-self.rows // replay.most_rows))
 
-    def copy(self, replay: TableReplay, plan: TablePlan, batch: QueryBatch) -> Outcome:
+    def copy(self, replay: TableReplay, plan: TablePlan, batch: QueryBatch) -> WriteOutcome:
         kill = self.kills.pop(0) if self.kills else ""
         if kill == "before":
             raise Killed
-        assert decide(replay.name, self.marker, batch) is Decision.WRITE
+        assert decide(replay.name, self.marker, batch) is BatchDecision.WRITE
         self.copied.append((plan.version, plan.batches, batch.batch_id))
-        self.marker = Marker(batch.query_id, batch.batch_id, batch.positions, 0)
+        self.marker = SinkMarker(batch.query_id, batch.batch_id, batch.positions, 0)
         if kill == "after":
             raise Killed
-        return Outcome(is_written=True, records=1, tries=1, seconds=0)
+        return WriteOutcome(is_written=True, records=1, tries=1, seconds=0)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from headgate.spark.pipelines import sync_points
-from headgate.spark.pipelines.sync_points import Pair, SyncPoint, decode, encode, key, nearest, slot
+from headgate.spark.pipelines.sync_points import OffsetPair, SyncPoint, decode, encode, key, nearest, slot
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
@@ -55,8 +55,8 @@ def test_other_mirrors_and_damage() -> None:
 
 def test_the_nearest_point_is_at_or_before_the_offset() -> None:
     points = [point(0, 0, 0), point(1, 10, 12), point(2, 20, 25)]
-    assert nearest(points, A, 19) == Pair(COPY, 10, 12)
-    assert nearest(points, A, 20) == Pair(COPY, 20, 25)
+    assert nearest(points, A, 19) == OffsetPair(COPY, 10, 12)
+    assert nearest(points, A, 20) == OffsetPair(COPY, 20, 25)
     assert nearest(points[1:], A, 9) is None
     assert nearest(points, TopicPartition("a", 1), 9) is None
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.loading import Request, load
+from headgate.spark.load.loading import LoadRequest, load
+from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.runners import SequentialRunner
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import Listener
@@ -32,13 +32,13 @@ class FakeReader:
 
 def test_a_folder_of_loads_has_the_files_of_a_version(tmp_path: Path) -> None:
     log, out = ModelLog.random(1), OutputFolder(tmp_path / "out")
-    load(Request((TOPIC,)), log, out, SequentialRunner(), Listener())
+    load(LoadRequest((TOPIC,)), log, out, SequentialRunner(), Listener())
     source = find_source(str(tmp_path / "out"))
     assert source == TableSource("parquet", str(tmp_path / "out"))
     assert (source.formats, source.version(None)) == ((), "1")
     before = {str(path) for path in (tmp_path / "out").glob("*.parquet")}
     log.partitions[0].append(Random(1), "plain")
-    load(Request((TOPIC,)), log, out, SequentialRunner(), Listener())
+    load(LoadRequest((TOPIC,)), log, out, SequentialRunner(), Listener())
     reader = FakeReader()
     source.rows(reader, "1")
     assert set(reader.paths) == before

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.protocol.internal.spark_checkpoint import Progress
-from headgate.spark.positions.checkpoint import Batch, LocalFolder, open_folder, rates, read_checkpoint
+from headgate.spark.positions.checkpoint import CheckpointBatch, LocalFolder, open_folder, rates, read_checkpoint
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
@@ -156,8 +156,8 @@ def test_an_unreadable_folder(tmp_path: Path) -> None:
         read_checkpoint("broken", folder=Broken(tmp_path))
 
 
-def batches(*rows: tuple[int, int]) -> list[Batch]:
-    return [Batch(number, at, {T0: offset, T1: 0}) for number, (at, offset) in enumerate(rows)]
+def batches(*rows: tuple[int, int]) -> list[CheckpointBatch]:
+    return [CheckpointBatch(number, at, {T0: offset, T1: 0}) for number, (at, offset) in enumerate(rows)]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.documents import Manifest
-from headgate.spark.load.intervals import Interval
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import Manifest
+from headgate.spark.load.output.intervals import Interval
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.positions.loads import rates, rates_between
 from headgate.tools.cluster import TopicPartition
 

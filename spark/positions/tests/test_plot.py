@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.positions.checkpoint import Batch
+from headgate.spark.positions.checkpoint import CheckpointBatch
 from headgate.spark.positions.history import build_line
-from headgate.spark.positions.places import Place
+from headgate.spark.positions.locations import OffsetLocation
 from headgate.spark.positions.plot import Series, draw, of_batches, of_history, run
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
 from headgate.spark.positions.tests.test_history import RECORD
@@ -26,7 +26,7 @@ def test_points_of_a_history() -> None:
 
 def test_points_of_an_offset_log() -> None:
     rows = [(1000, 10), (2000, 30), (4000, 90), (4000, 95), (0, 99), (6000, 99)]
-    batches = [Batch(number, at, {T0: offset}) for number, (at, offset) in enumerate(rows)]
+    batches = [CheckpointBatch(number, at, {T0: offset}) for number, (at, offset) in enumerate(rows)]
     assert of_batches(batches) == Series([2000], [10.0], [2.0])
     assert of_batches(batches[:2]) == Series([], [], [])
 
@@ -38,7 +38,7 @@ def test_pictures(tmp_path: Path, written: CheckpointWriter) -> None:
     picture, history = tmp_path / "lag.svg", tmp_path / "history.jsonl"
     for batch in range(5):
         written.do(batch, {"t": {0: batch}}, planned_ms=1000 * (batch + 1))
-    places = [Place("group", "g"), Place("checkpoint", str(written.path))]
+    places = [OffsetLocation("group", "g"), OffsetLocation("checkpoint", str(written.path))]
     options = argparse.Namespace(plot=str(picture), history=None, places=places)
     rows = [lag(T0, 1, 9)] * 50
     assert run(options, rows) == f"3 batches and the lag of 50 partitions are in {picture}"

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from headgate.spark.positions.lag import ReaderLag, summarize
-from headgate.spark.positions.places import Place
-from headgate.spark.positions.watch import LOOKS, Look, draw, run, take, with_measured_rates
+from headgate.spark.positions.locations import OffsetLocation
+from headgate.spark.positions.watch import MEASUREMENTS, LagMeasurement, draw, run, to_measurement, with_measured_rates
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.lag import PartitionLag
 from headgate.tools.groups.offsets import OffsetAndMetadata
@@ -26,7 +26,7 @@ def lag(partition: TopicPartition, offset: int, end: int | None, status: str = "
 
 def test_rates_between_looks() -> None:
     rows = [lag(T0, 60, 100), lag(T1, 10, 10)]
-    looks = [Look(10.0, {("g", T0): 20}, {T0: 80}), take(rows, 12.0)]
+    looks = [LagMeasurement(10.0, {("g", T0): 20}, {T0: 80}), to_measurement(rows, 12.0)]
     rated = with_measured_rates(rows, looks)
     assert [(one.rate, one.seconds_left) for one in rated] == [(20.0, 4.0), (None, 0.0)]
     assert with_measured_rates(rows, looks[1:]) == rows
@@ -34,7 +34,7 @@ def test_rates_between_looks() -> None:
 
 def test_a_reader_that_stands_still_has_no_end_in_sight() -> None:
     rows = [lag(T0, 60, 100)._replace(rate=20.0, seconds_left=2.0), lag(T1, 10, 10)._replace(rate=20.0)]
-    looks = [take(rows, 2.0 * number) for number in range(LOOKS)]
+    looks = [to_measurement(rows, 2.0 * number) for number in range(MEASUREMENTS)]
     (waiting, _) = with_measured_rates(rows, looks[:-1])
     assert (waiting.rate, waiting.seconds_left) == (20.0, 2.0), "its batch may be long"
     still = with_measured_rates(rows, looks)
@@ -70,7 +70,7 @@ def test_a_watch_until_it_is_interrupted(model: ModelCluster, capsys: pytest.Cap
         model.groups["g"].offsets["t", 0] = (offset + 2, 0, "")
 
     options = argparse.Namespace(
-        places=[Place("group", "g")],
+        places=[OffsetLocation("group", "g")],
         topic={},
         group="",
         isolation_level=0,

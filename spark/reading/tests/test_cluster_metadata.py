@@ -6,9 +6,9 @@ import pytest
 
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord, encode
 from headgate.protocol.records.batch import Record, build
-from headgate.spark.reading.cluster_metadata import KnownTopic, read_topics
+from headgate.spark.reading.cluster_metadata import ClusterTopic, read_topics
 from headgate.spark.reading.data_directories import DataDirectories
-from headgate.spark.reading.log_reader import LogUnavailable, Topic
+from headgate.spark.reading.log_reader import LogUnavailable, TopicDescription
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk
 from headgate.storage.disk import layout
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -48,7 +48,7 @@ def disk(records: list[MetadataRecord], directory: str = "__headgate_metadata-0"
 @pytest.mark.parametrize("directory", ["__headgate_metadata-0", "__cluster_metadata-0"])
 def test_topics_are_those_that_are_left(directory: str) -> None:
     found = read_topics(Disk(disk(RECORDS, directory)), ["/other", "/data"])
-    assert found == {"audit": KnownTopic(OTHER, {0}), "orders": KnownTopic(NEW, {0, 1})}
+    assert found == {"audit": ClusterTopic(OTHER, {0}), "orders": ClusterTopic(NEW, {0, 1})}
 
 
 def test_without_a_log_nothing_is_known() -> None:
@@ -79,7 +79,10 @@ def test_directories_count_as_far_as_the_metadata_know_them() -> None:
         files.write(f"/data/{name}/{0:020d}.log", b"batches")
         layout.write_topic_id(files, f"/data/{name}", topic_id)
     directories = DataDirectories(Disk(files), ["/data"])
-    assert directories.topics() == {"audit": Topic("audit", OTHER, [0]), "orders": Topic("orders", NEW, [0, 1])}
+    assert directories.topics() == {
+        "audit": TopicDescription("audit", OTHER, [0]),
+        "orders": TopicDescription("orders", NEW, [0, 1]),
+    }
     assert directories.locate(TopicPartition("orders", 0)) == "/data"
     with pytest.raises(LogUnavailable, match="another topic of this name"):
         directories.locate(TopicPartition("orders", 1))

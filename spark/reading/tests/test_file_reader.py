@@ -16,10 +16,10 @@ from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
     IsolationLevel,
-    LogReader,
     LogUnavailable,
     OffsetRange,
-    Topic,
+    TopicDescription,
+    TopicReader,
 )
 from headgate.spark.reading.tests.logs import PARTITION, fill, new_store, transact
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk, records
@@ -40,11 +40,11 @@ def reader(files: CrashingFiles) -> FileReader:
     return FileReader(["/data"], disk=SimulatedDisk(files), sleep=lambda _: None)
 
 
-def bounds(found: LogReader, isolation: IsolationLevel = UNCOMMITTED) -> Bounds:
+def bounds(found: TopicReader, isolation: IsolationLevel = UNCOMMITTED) -> Bounds:
     return found.bounds([PARTITION], isolation)[PARTITION]
 
 
-def read(found: LogReader, isolation: IsolationLevel = UNCOMMITTED) -> list[Record]:
+def read(found: TopicReader, isolation: IsolationLevel = UNCOMMITTED) -> list[Record]:
     wanted = OffsetRange(PARTITION, *bounds(found, isolation))
     return records(found.read(wanted, isolation), wanted)
 
@@ -54,7 +54,7 @@ def test_a_real_directory_is_read(tmp_path: Path, is_clean: bool) -> None:
     with Data(tmp_path / "data", is_clean=is_clean) as data:
         data.fill()
     found = FileReader([str(data.path)])
-    assert found.topics() == {"t": Topic("t", TOPIC_ID, [0])}
+    assert found.topics() == {"t": TopicDescription("t", TOPIC_ID, [0])}
     assert bounds(found) == Bounds(0, 80)
     assert [record.offset for record in read(found)] == [*range(80)]
     times = {PARTITION: NOW_MS + 5}
@@ -133,16 +133,16 @@ def test_the_index_of_a_running_brokers_last_segment_is_not_believed(disk: type[
     assert read(FileReader(["/data"], disk=disk(files)), COMMITTED) == []
 
 
-class Beside(LogReader):
+class Beside(TopicReader):
     """A broker's answers; it may be unreachable."""
 
     def __init__(self, *, is_there: bool = True) -> None:
         self.is_there = is_there
         self.is_closed = False
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         self.check()
-        return {"b": Topic("b", None, [0])}
+        return {"b": TopicDescription("b", None, [0])}
 
     def bounds(
         self, partitions: Iterable[TopicPartition], isolation: IsolationLevel

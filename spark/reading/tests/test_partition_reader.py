@@ -10,7 +10,7 @@ from headgate.protocol.records.batch import Record, build, read_header
 from headgate.spark.reading import partition_reader
 from headgate.spark.reading.aborted_transactions import IndexTrust
 from headgate.spark.reading.log_reader import Bounds, IsolationLevel, LogUnavailable, OffsetOutOfRange, OffsetRange
-from headgate.spark.reading.partition_reader import PartitionReader, Place
+from headgate.spark.reading.partition_reader import PartitionReader, ReadDirectory
 from headgate.spark.reading.tests.logs import DIRECTORY, PARTITION, fill, new_store, transact
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk, records
 from headgate.storage.files import File, Files
@@ -41,7 +41,7 @@ def reader(
 ) -> PartitionReader:
     disk = SimulatedDisk(disk) if isinstance(disk, CrashingFiles) else disk
     wanted = OffsetRange(PARTITION, start, end)
-    place = Place(DIRECTORY, log_start, RUNNING)
+    place = ReadDirectory(DIRECTORY, log_start, RUNNING)
     return PartitionReader(disk, place, wanted, isolation, piece_bytes, lambda _: None)
 
 
@@ -106,7 +106,7 @@ def test_records_that_come_meanwhile_are_read(stored: tuple[CrashingFiles, Log])
 
     wanted = OffsetRange(PARTITION, 50, 70)
     waiting = PartitionReader(
-        SimulatedDisk(files), Place(DIRECTORY, 0, RUNNING), wanted, UNCOMMITTED, 700, go_on
+        SimulatedDisk(files), ReadDirectory(DIRECTORY, 0, RUNNING), wanted, UNCOMMITTED, 700, go_on
     )  # fmt: skip
     assert [record.offset for record in records(waiting.pieces(), wanted)] == [*range(50, 70)]
 

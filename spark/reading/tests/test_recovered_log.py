@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.spark.reading.log_reader import LogUnavailable
-from headgate.spark.reading.recovered_log import Opened, open_recovered
+from headgate.spark.reading.recovered_log import OpenedLog, open_recovered
 from headgate.spark.reading.tests.logs import DIRECTORY, PARTITION, fill, new_store
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk
 from headgate.storage.files import Files
@@ -18,7 +18,7 @@ from headgate.tools.log.overlay import ReadOnlyFiles
 from headgate.tools.tests.log_data import Data
 
 
-def opened(disk: Files, path: str = "/data", known: Opened | None = None) -> Opened:
+def opened(disk: Files, path: str = "/data", known: OpenedLog | None = None) -> OpenedLog:
     return open_recovered(disk, DataDirectory.read(disk, path), PARTITION, known, lambda _: None)
 
 

@@ -9,13 +9,15 @@ import pytest
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, Record
 from headgate.spark.records.record_chain import InvalidRecord, record_bounds
-from headgate.spark.records.record_fields import Fields, Slices, read_fields
+from headgate.spark.records.record_fields import RecordFields, Slices, read_fields
 from headgate.spark.records.varints import PADDING
 
 RECORDS = [Record(3, 1000, b"key", b"value"), Record(4, 900, None, b""), Record(400, 10**10, b"", None, [("a", b"")])]
 
 
-def fields_of(records: Sequence[Record] = RECORDS, spoil: tuple[int, int] | None = None, **wanted: bool) -> Fields:
+def fields_of(
+    records: Sequence[Record] = RECORDS, spoil: tuple[int, int] | None = None, **wanted: bool
+) -> RecordFields:
     body = bytearray(batch.build(records, base_offset=3)[HEADER_SIZE:])
     size = len(body)
     if spoil is not None:

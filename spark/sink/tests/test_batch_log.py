@@ -18,7 +18,7 @@ from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import Record
 from headgate.spark.sink.batch_log import PARTITION, BatchLog, CommittedMarkers, ensure_topic
 from headgate.spark.sink.connection import SinkFailed
-from headgate.spark.sink.marker import BATCHES_TOPIC, Marker, SinkRefused, encode_marker
+from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker, SinkRefused, encode_marker
 from headgate.tools.cluster import TopicPartition
 
 
@@ -30,7 +30,7 @@ class Log:
         self.offset = 0
 
     def marker(self, batch_id: int, producer: int, key: bytes = b"q", *, is_transactional: bool = True) -> None:
-        value = encode_marker(Marker("id", batch_id, {}, 0))
+        value = encode_marker(SinkMarker("id", batch_id, {}, 0))
         self._append(
             batch.build([Record(key=key, value=value)], producer_id=producer, producer_epoch=0, base_sequence=0,
                         is_transactional=is_transactional)

@@ -15,9 +15,9 @@ from headgate.protocol.records import batch
 from headgate.spark.sink import exactly_once, transaction
 from headgate.spark.sink.batch_log import PARTITION
 from headgate.spark.sink.connection import SinkFailed
-from headgate.spark.sink.exactly_once import ExactlyOnce, Outcome, TransactionTooLong, is_worth_another_try
-from headgate.spark.sink.marker import Marker, QueryBatch, SinkRefused, SourceOffsets, decode_marker
-from headgate.spark.sink.transaction import Fenced, Producer
+from headgate.spark.sink.exactly_once import ExactlyOnce, TransactionTooLong, WriteOutcome, is_worth_another_try
+from headgate.spark.sink.marker import QueryBatch, SinkMarker, SinkRefused, SourceOffsets, decode_marker
+from headgate.spark.sink.transaction import Fenced, TransactionalProducer
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 
@@ -44,49 +44,53 @@ class Simulation:
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self.is_end_late = False
 
-    def step(self, name: str, producer: Producer | None = None) -> Step:
+    def step(self, name: str, producer: TransactionalProducer | None = None) -> Step:
         if producer is not None and producer.epoch != self.epoch:
             raise Fenced("an old epoch")
         return Step(self, name)
 
-    def begin(self, connection: object, transactional_id: str, timeout_ms: int) -> Producer:
+    def begin(self, connection: object, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
         with self.step("begin"):
             self.begins += 1
             self.epoch += 1
             self.open.clear()
-        return Producer(transactional_id, 1, self.epoch)
+        return TransactionalProducer(transactional_id, 1, self.epoch)
 
-    def last(self, *, is_fenced: bool) -> Marker | None:
+    def last(self, *, is_fenced: bool) -> SinkMarker | None:
         with self.step("read"):
             found = [row for kind, row in self.committed if kind == "marker"]
         found = found[:-1] if self.is_end_late and not is_fenced else found
         return found[-1] if found else None
 
-    def unfinished(self) -> Marker | None:
+    def unfinished(self) -> SinkMarker | None:
         found = [row for kind, row in self.committed if kind == "marker"]
         return found[-1] if self.is_end_late and found else None
 
-    def run_tasks(self, producer: Producer) -> Mapping[TopicPartition, int]:
+    def run_tasks(self, producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         with self.step("write", producer):
             self.open += [("row", number) for number in range(3)]
         return {TARGET: 3}
 
-    def check_written(self, connection: object, producer: Producer, written: Mapping[TopicPartition, int]) -> None:
+    def check_written(
+        self, connection: object, producer: TransactionalProducer, written: Mapping[TopicPartition, int]
+    ) -> None:
         with self.step("check", producer):
             assert sum(written.values()) == sum(kind == "row" for kind, _ in self.open)
 
-    def commit_positions(self, connection: object, producer: Producer, group: str, positions: Any, text: str) -> None:
+    def commit_positions(
+        self, connection: object, producer: TransactionalProducer, group: str, positions: Any, text: str
+    ) -> None:
         with self.step("positions", producer):
             self.open.append(("positions", (group, positions)))
 
-    def write(self, producer: Producer, batches: Mapping[TopicPartition, tuple[int, bytearray]]) -> None:
+    def write(self, producer: TransactionalProducer, batches: Mapping[TopicPartition, tuple[int, bytearray]]) -> None:
         with self.step("marker", producer):
             [(count, data)] = [batches[PARTITION]]
             [record] = batch.iterate(data)
             assert (count, record.key) == (1, b"q")
             self.open.append(("marker", decode_marker("q", record.value or b"")))
 
-    def end(self, connection: object, producer: Producer, *, is_commit: bool) -> None:
+    def end(self, connection: object, producer: TransactionalProducer, *, is_commit: bool) -> None:
         assert is_commit
         with self.step("end", producer):
             self.committed += self.open
@@ -121,7 +125,7 @@ class Step:
 
 
 class FakeWriter:
-    def __init__(self, connection: Simulation, producer: Producer) -> None:
+    def __init__(self, connection: Simulation, producer: TransactionalProducer) -> None:
         self.simulation, self.producer = connection, producer
 
     def write(self, batches: Mapping[TopicPartition, tuple[int, bytearray]]) -> None:
@@ -136,7 +140,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> Any:
             monkeypatch.setattr(transaction, name, getattr(simulation, name))
         monkeypatch.setattr(exactly_once, "ensure_topic", lambda connection: None)
         monkeypatch.setattr(exactly_once, "BatchLog", lambda connection, name: simulation)
-        monkeypatch.setattr(exactly_once, "BatchWriter", FakeWriter)
+        monkeypatch.setattr(exactly_once, "TransactionWriter", FakeWriter)
         monkeypatch.setattr(ExactlyOnce, "_abandon", lambda self: simulation.begin(None, "q", 0))
         return simulation
 
@@ -158,16 +162,16 @@ ONCE = [
     ("row", 1),
     ("row", 2),
     ("positions", ("g", {TopicPartition("in", 0): 0})),
-    ("marker", Marker("id", 0, one().positions, 7)),
+    ("marker", SinkMarker("id", 0, one().positions, 7)),
 ]
 
 
 def test_a_batch_is_written_with_its_positions_and_marker(simulate: Any) -> None:
     simulation = simulate()
     writer = sink(simulation)
-    assert writer.write(simulation.run_tasks, one()) == Outcome(True, 3, 1, 0.0)
+    assert writer.write(simulation.run_tasks, one()) == WriteOutcome(True, 3, 1, 0.0)
     assert simulation.committed == ONCE
-    assert writer.write(simulation.run_tasks, one()) == Outcome(False, 0, 1, 0.0)
+    assert writer.write(simulation.run_tasks, one()) == WriteOutcome(False, 0, 1, 0.0)
     assert simulation.committed == ONCE
     assert writer.write(simulation.run_tasks, one(1)).is_written
 
@@ -195,7 +199,7 @@ def test_a_zombie_of_an_earlier_try_is_fenced(simulate: Any) -> None:
     simulation = simulate()
     old = simulation.begin(None, "q", 0)
 
-    def run(producer: Producer) -> Mapping[TopicPartition, int]:
+    def run(producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         with pytest.raises(Fenced):
             simulation.run_tasks(old)
         return dict(simulation.run_tasks(producer))
@@ -207,7 +211,7 @@ def test_a_zombie_of_an_earlier_try_is_fenced(simulate: Any) -> None:
 def test_a_run_that_is_fenced_does_not_fight(simulate: Any) -> None:
     simulation = simulate()
 
-    def run(producer: Producer) -> Mapping[TopicPartition, int]:
+    def run(producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         simulation.begin(None, "q", 0)
         return dict(simulation.run_tasks(producer))
 
@@ -220,7 +224,7 @@ def test_a_run_that_is_fenced_does_not_fight(simulate: Any) -> None:
 def test_tries_end_and_leave_nothing_open(simulate: Any) -> None:
     simulation = simulate()
 
-    def run(producer: Producer) -> Mapping[TopicPartition, int]:
+    def run(producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         simulation.run_tasks(producer)
         raise ValueError("in a task")
 
@@ -232,7 +236,7 @@ def test_tries_end_and_leave_nothing_open(simulate: Any) -> None:
 def test_a_batch_that_takes_too_long_is_told_so(simulate: Any) -> None:
     simulation = simulate()
 
-    def run(producer: Producer) -> Mapping[TopicPartition, int]:
+    def run(producer: TransactionalProducer) -> Mapping[TopicPartition, int]:
         simulation.clock_s += TIMEOUT_MS / 1000
         raise Fenced("the coordinator ended it")
 
@@ -286,7 +290,7 @@ def test_rows_without_a_marker_are_not_tried_again_once_committed(simulate: Any)
     with pytest.raises(SinkRefused, match="not known whether"):
         sink(simulation).write(simulation.run_tasks)
     assert simulation.committed == ONCE[:3]
-    assert sink(simulate()).write(lambda producer: {}) == Outcome(True, 0, 1, 0.0)
+    assert sink(simulate()).write(lambda producer: {}) == WriteOutcome(True, 0, 1, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from headgate.protocol.tests.examples import share
 from headgate.spark.sink.marker import (
-    Decision,
-    Marker,
-    Positions,
+    BatchDecision,
+    MarkerPositions,
     QueryBatch,
+    SinkMarker,
     SinkRefused,
     SourceOffsets,
     decide,
@@ -22,7 +22,7 @@ from headgate.spark.sink.marker import (
     encode_marker,
 )
 
-MARKER = Marker("id", 4, {"orders": {0: 250, 10: 3}, "zoo": {1: 0}}, 1_700_000_000_000)
+MARKER = SinkMarker("id", 4, {"orders": {0: 250, 10: 3}, "zoo": {1: 0}}, 1_700_000_000_000)
 
 
 def test_a_marker_comes_back() -> None:
@@ -48,12 +48,12 @@ def batch(number: int, query: str = "id", **more: Any) -> QueryBatch:
 
 
 def test_the_next_batch_is_written_and_an_earlier_one_skipped() -> None:
-    assert decide("q", None, batch(0)) is Decision.WRITE
-    assert decide("q", None, batch(7)) is Decision.WRITE
-    assert decide("q", MARKER, batch(5)) is Decision.WRITE
-    assert decide("q", MARKER, batch(5, before=SourceOffsets(MARKER.positions))) is Decision.WRITE
-    assert decide("q", MARKER, batch(4)) is Decision.SKIP
-    assert decide("q", MARKER, batch(3, positions={"orders": {0: 250, 10: 2}})) is Decision.SKIP
+    assert decide("q", None, batch(0)) is BatchDecision.WRITE
+    assert decide("q", None, batch(7)) is BatchDecision.WRITE
+    assert decide("q", MARKER, batch(5)) is BatchDecision.WRITE
+    assert decide("q", MARKER, batch(5, before=SourceOffsets(MARKER.positions))) is BatchDecision.WRITE
+    assert decide("q", MARKER, batch(4)) is BatchDecision.SKIP
+    assert decide("q", MARKER, batch(3, positions={"orders": {0: 250, 10: 2}})) is BatchDecision.SKIP
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_the_next_batch_is_written_and_an_earlier_one_skipped() -> None:
         ({"orders": {0: 250, 10: 3}, "new": {0: 1}}, False),
     ],
 )
-def test_the_same_number_is_skipped_with_the_same_positions_only(positions: Positions, is_same: bool) -> None:
+def test_the_same_number_is_skipped_with_the_same_positions_only(positions: MarkerPositions, is_same: bool) -> None:
     if is_same:
-        assert decide("q", MARKER, batch(4, positions=positions)) is Decision.SKIP
-        assert decide("q", MARKER, batch(5, before=SourceOffsets(positions))) is Decision.WRITE
+        assert decide("q", MARKER, batch(4, positions=positions)) is BatchDecision.SKIP
+        assert decide("q", MARKER, batch(5, before=SourceOffsets(positions))) is BatchDecision.WRITE
         return
     with pytest.raises(SinkRefused, match=r"batch 4 of 'q' .* it ends .*older copy.*offsets group:"):
         decide("q", MARKER, batch(4, positions=positions))
@@ -88,9 +88,9 @@ def test_an_older_number_is_refused_where_it_passes_the_marker() -> None:
 
 def test_sources_without_positions_are_compared_by_their_digest() -> None:
     marker = MARKER._replace(others="a")
-    assert decide("q", marker, batch(4, others="a")) is Decision.SKIP
-    assert decide("q", marker, batch(2, others="a")) is Decision.SKIP
-    assert decide("q", marker, batch(5, before=SourceOffsets(MARKER.positions, "a"))) is Decision.WRITE
+    assert decide("q", marker, batch(4, others="a")) is BatchDecision.SKIP
+    assert decide("q", marker, batch(2, others="a")) is BatchDecision.SKIP
+    assert decide("q", marker, batch(5, before=SourceOffsets(MARKER.positions, "a"))) is BatchDecision.WRITE
     for wrong in (batch(4, others="b"), batch(2, others="b"), batch(5, before=SourceOffsets(MARKER.positions, "b"))):
         with pytest.raises(SinkRefused, match="a source that reads no topic"):
             decide("q", marker, wrong)
@@ -99,17 +99,17 @@ def test_sources_without_positions_are_compared_by_their_digest() -> None:
 def test_a_marker_without_a_digest_leaves_it_to_the_number() -> None:
     older = decode_marker("q", encode_marker(MARKER).replace(b'"others":"",', b""))
     assert older.others is None
-    assert decide("q", older, batch(4)) is Decision.SKIP
-    assert decide("q", older, batch(4, others="a")) is Decision.SKIP
-    assert decide("q", older, batch(5, before=SourceOffsets(MARKER.positions, "a"))) is Decision.WRITE
+    assert decide("q", older, batch(4)) is BatchDecision.SKIP
+    assert decide("q", older, batch(4, others="a")) is BatchDecision.SKIP
+    assert decide("q", older, batch(5, before=SourceOffsets(MARKER.positions, "a"))) is BatchDecision.WRITE
     with pytest.raises(SinkRefused, match="a source that reads no topic"):
         decide("q", older, batch(3, others="a"))
 
 
 def test_writes_that_are_no_query_replace_each_other() -> None:
-    marker = Marker("write monday", 0, {}, 0)
-    assert decide("q", marker, batch(0, "write monday", positions={})) is Decision.SKIP
-    assert decide("q", marker, batch(0, "write tuesday", positions={})) is Decision.WRITE
+    marker = SinkMarker("write monday", 0, {}, 0)
+    assert decide("q", marker, batch(0, "write monday", positions={})) is BatchDecision.SKIP
+    assert decide("q", marker, batch(0, "write tuesday", positions={})) is BatchDecision.WRITE
     with pytest.raises(SinkRefused):
         decide("q", marker, batch(0))
 
@@ -119,7 +119,7 @@ def test_another_query_and_a_gap_are_refused() -> None:
         decide("q", MARKER, batch(5, "other"))
     with pytest.raises(SinkRefused, match="5 to 6 are missing"):
         decide("q", MARKER, batch(7))
-    assert decide("q", MARKER, batch(7), accept_gap=True) is Decision.WRITE
+    assert decide("q", MARKER, batch(7), accept_gap=True) is BatchDecision.WRITE
 
 
 class Query:
@@ -133,7 +133,7 @@ class Query:
         self.offsets: list[dict[str, int]] = []  # offsets/<batch>
         self.commits = 0
         self.backups: list[tuple[list[dict[str, int]], int]] = []
-        self.marker: Marker | None = None
+        self.marker: SinkMarker | None = None
         self.written: list[tuple[str, int]] = []
 
     def step(self, action: str, number: int) -> None:
@@ -163,12 +163,12 @@ class Query:
             return
         if action in {"run", "kill after"}:
             ends, starts = source_offsets(after), source_offsets(before)
-            if decide("q", self.marker, QueryBatch("id", self.commits, *ends, starts)) is Decision.WRITE:
+            if decide("q", self.marker, QueryBatch("id", self.commits, *ends, starts)) is BatchDecision.WRITE:
                 self.written += [
                     (name, offset) for name, end in after.items() for offset in range(before.get(name, 0), end)
                 ]
                 self.marker = decode_marker(
-                    "q", encode_marker(Marker("id", self.commits, ends.positions, 0, ends.others))
+                    "q", encode_marker(SinkMarker("id", self.commits, ends.positions, 0, ends.others))
                 )
             wanted = {(name, offset) for name, end in after.items() for offset in range(end)}
             assert wanted <= set(self.written), "the query goes on without these records"

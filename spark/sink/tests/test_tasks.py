@@ -12,11 +12,19 @@ import pytest
 from headgate.protocol.records import batch
 from headgate.spark.sink import tasks
 from headgate.spark.sink.marker import SinkRefused
-from headgate.spark.sink.tasks import SecondAttempt, Target, TaskIdentity, encode_rows, route, write_batches, write_rows
-from headgate.spark.sink.transaction import Producer
+from headgate.spark.sink.tasks import (
+    SecondAttempt,
+    TaskIdentity,
+    WriteTarget,
+    encode_rows,
+    route,
+    write_batches,
+    write_rows,
+)
+from headgate.spark.sink.transaction import TransactionalProducer
 from headgate.tools.cluster import TopicPartition
 
-PRODUCER = Producer("id", 7, 3)
+PRODUCER = TransactionalProducer("id", 7, 3)
 COUNTS = {"a": 3, "b": 2}
 
 
@@ -25,7 +33,7 @@ class FakeWriter:
 
     requests: list[dict[TopicPartition, list[bytes | None]]]
 
-    def __init__(self, connection: object, producer: Producer) -> None:
+    def __init__(self, connection: object, producer: TransactionalProducer) -> None:
         assert producer == PRODUCER
         self.records: dict[TopicPartition, int] = {}
 
@@ -41,12 +49,12 @@ class FakeWriter:
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, list[bytes | None]]]:
     FakeWriter.requests = []
-    monkeypatch.setattr(tasks, "BatchWriter", FakeWriter)
+    monkeypatch.setattr(tasks, "TransactionWriter", FakeWriter)
     return FakeWriter.requests
 
 
-def target(topic: str | None = "a", max_batch_bytes: int = 100_000) -> Target:
-    return Target("127.0.0.1:1", topic, COUNTS, 0, max_batch_bytes, 1_700, 1.0)
+def target(topic: str | None = "a", max_batch_bytes: int = 100_000) -> WriteTarget:
+    return WriteTarget("127.0.0.1:1", topic, COUNTS, 0, max_batch_bytes, 1_700, 1.0)
 
 
 def identity(number: int = 0, attempt: int = 0) -> Any:

@@ -37,10 +37,10 @@ from headgate.protocol.records import batch
 from headgate.spark.sink import transaction
 from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.marker import SinkRefused
-from headgate.spark.sink.transaction import BatchWriter, Fenced, Producer
+from headgate.spark.sink.transaction import Fenced, TransactionalProducer, TransactionWriter
 from headgate.tools.cluster import Failure, TopicPartition
 
-PRODUCER = Producer("id", 7, 3)
+PRODUCER = TransactionalProducer("id", 7, 3)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -102,7 +102,7 @@ def made(count: int = 1) -> tuple[int, bytearray]:
     return count, batch.build([batch.Record(value=b"x")] * count, is_transactional=True)
 
 
-def begin(answer: InitProducerIdResponse) -> Producer:
+def begin(answer: InitProducerIdResponse) -> TransactionalProducer:
     return transaction.begin(Broker({"InitProducerId": [answer]}), "id", 1000)  # type: ignore[arg-type]
 
 
@@ -155,7 +155,7 @@ def test_partitions_are_added_once_and_sequences_go_on() -> None:
     broker: Any = Broker(
         {"AddPartitionsToTxn": [added(0), added(0)], "Produce": [produced({0: 0}), produced({0: 0, 1: 0})]}
     )
-    writer = BatchWriter(broker, PRODUCER)
+    writer = TransactionWriter(broker, PRODUCER)
     writer.write({A: made(3)})
     writer.write({A: made(2), B: made(4)})
     assert writer.records == {A: 5, B: 4}
@@ -171,7 +171,7 @@ def test_a_repeated_batch_that_was_there_counts_as_written() -> None:
     duplicate = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     answers = [produced({0: ErrorCode.NETWORK_EXCEPTION}), produced({0: duplicate}), produced({0: duplicate})]
     broker: Any = Broker({"AddPartitionsToTxn": [added(0)], "Produce": answers})
-    writer = BatchWriter(broker, PRODUCER)
+    writer = TransactionWriter(broker, PRODUCER)
     writer.write({A: made()})
     assert writer.records == {A: 1}
     with pytest.raises(SinkFailed, match="DUPLICATE_SEQUENCE_NUMBER"):
@@ -183,13 +183,13 @@ def test_a_record_that_the_broker_refuses_is_told_with_its_reason() -> None:
     answer = produced({0: ErrorCode.INVALID_TIMESTAMP}, record_errors=reasons)
     broker: Any = Broker({"AddPartitionsToTxn": [added(0)], "Produce": [answer]})
     with pytest.raises(SinkRefused, match=r"t-0: the timestamp is out of range"):
-        BatchWriter(broker, PRODUCER).write({A: made()})
+        TransactionWriter(broker, PRODUCER).write({A: made()})
 
 
 def test_another_epoch_means_fenced() -> None:
     broker: Any = Broker({"AddPartitionsToTxn": [added(0)], "Produce": [produced({0: 47})]})
     with pytest.raises(Fenced):
-        BatchWriter(broker, PRODUCER).write({A: made()})
+        TransactionWriter(broker, PRODUCER).write({A: made()})
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 
 from headgate.protocol.records import batch
 from headgate.spark.sink.marker import SinkRefused
-from headgate.spark.sink.tasks import Target
+from headgate.spark.sink.tasks import WriteTarget
 
 writer = pytest.importorskip("headgate.spark.sink.writer")
 pa.array([])  # imports pandas where it is installed: no test's own time
 
-TARGET = Target("127.0.0.1:1", "t", {"t": 2}, 0, 1_000, 0, 1.0)
+TARGET = WriteTarget("127.0.0.1:1", "t", {"t": 2}, 0, 1_000, 0, 1.0)
 BROKER = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 VALUE: Any = SimpleNamespace(fieldNames=lambda: ["value"])
 

@@ -13,7 +13,7 @@ from headgate.spark.reading.log_reader import (
     LogUnavailable,
     OffsetOutOfRange,
     OffsetRange,
-    Topic,
+    TopicDescription,
 )
 from headgate.tools.cluster import TopicPartition
 
@@ -33,10 +33,10 @@ class FakeLog:
         self.topic_id: bytes | None = None
         self.reads: list[OffsetRange] = []
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicDescription]:
         names = sorted({partition.topic for partition in self.bounds_now})
         return {
-            name: Topic(name, self.topic_id, [one.number for one in self.bounds_now if one.topic == name])
+            name: TopicDescription(name, self.topic_id, [one.number for one in self.bounds_now if one.topic == name])
             for name in names
         }
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.spark.source.pushed_filters import Interval, PushedFilters, from_spark
+from headgate.spark.source.pushed_filters import NumberRange, PushedFilters, from_spark
 from headgate.spark.source.tests.fake_log import T0, T1
 from headgate.tools.cluster import TopicPartition
 
@@ -60,12 +60,12 @@ MS = 1_704_067_200_000
 
 def test_times_between_milliseconds() -> None:
     limits = filters(("GreaterThan", "timestamp", at(0.5)), ("LessThan", "timestamp", at(9))).times_ms()
-    assert limits == Interval(MS + 1, MS + 8)
+    assert limits == NumberRange(MS + 1, MS + 8)
     zone = timezone(timedelta(hours=5))
-    assert filters(("EqualTo", "timestamp", at(3).astimezone(zone))).times_ms() == Interval(MS + 3, MS + 3)
+    assert filters(("EqualTo", "timestamp", at(3).astimezone(zone))).times_ms() == NumberRange(MS + 3, MS + 3)
     assert filters(
         ("GreaterThanOrEqual", "timestamp", at(3)), ("LessThanOrEqual", "timestamp", at(4.5))
-    ).times_ms() == (Interval(MS + 3, MS + 4))
+    ).times_ms() == (NumberRange(MS + 3, MS + 4))
 
 
 @pytest.mark.parametrize(

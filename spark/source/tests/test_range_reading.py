@@ -4,7 +4,7 @@ import pytest
 
 from headgate.spark.reading.log_reader import Bounds, IsolationLevel, OffsetRange
 from headgate.spark.source.planning import DataLost, RangeTask
-from headgate.spark.source.pushed_filters import Interval
+from headgate.spark.source.pushed_filters import NumberRange
 from headgate.spark.source.range_reading import read_range
 from headgate.spark.source.tests.fake_log import T0, FakeLog
 
@@ -85,5 +85,5 @@ def test_a_partition_shorter_than_the_range() -> None:
 def test_times_leave_out_batches() -> None:
     task = RangeTask(OffsetRange(T0, 0, 40))
     log = FakeLog({T0: (0, 100)})
-    rows = read_range(log, task, ["offset"], UNCOMMITTED, print, Interval(1012, None))
+    rows = read_range(log, task, ["offset"], UNCOMMITTED, print, NumberRange(1012, None))
     assert [offset for batch in rows for offset in batch.column(0).to_pylist()] == list(range(10, 40))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.documents import Manifest
-from headgate.spark.load.planning import TaskFailed
+from headgate.spark.load.output.documents import Manifest
+from headgate.spark.load.output.planning import TaskFailed
 from headgate.spark.table import command
 from headgate.spark.table.command import main
 from headgate.tools.tests.log_data import Data

@@ -11,7 +11,7 @@ from headgate.protocol.records.control import UNKNOWN, Marker
 from headgate.storage.cleanup.compaction.compaction_job import Damaged, Job
 from headgate.storage.cleanup.compaction.planning import SegmentFacts
 from headgate.storage.disk.pool import Pool
-from headgate.storage.segment.segment import LOG_SUFFIX
+from headgate.storage.segment.segment_file import LOG_SUFFIX
 
 
 class Batches:

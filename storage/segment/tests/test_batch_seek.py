@@ -6,8 +6,9 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE
-from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, seek
+from headgate.storage.segment.batch_seek import NO_LIMIT, BatchBounds, seek
 from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import WINDOW_BYTES
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.segments import new_segment
 

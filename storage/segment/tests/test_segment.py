@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
 import pytest
 
 from headgate.protocol.errors import KafkaError
-from headgate.storage.disk.pool import Pool
-from headgate.storage.files import File, Files, WouldBlock
+from headgate.storage.files import File, WouldBlock
 from headgate.storage.recovery.index_check import has_indexes
-from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import NOW_MS, rebuilt_indexes
 from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
 from headgate.storage.tests.segments import INTERVAL, add, new_segment, reopened
@@ -174,13 +171,3 @@ def test_deleted_files_are_renamed_and_readable_until_removed() -> None:
     removal.run()
     assert not files.list("/d")
     assert not doomed
-
-
-def test_a_deleted_logs_segment_does_not_touch_what_has_its_path_now(tmp_path: Path) -> None:
-    pool = Pool(Files())
-    old = Segment.create(pool, str(tmp_path), 0, 0)
-    old.retire()
-    Path(old.path).write_bytes(b"another log's")
-    with pytest.raises(OSError, match="may be another's by now"):
-        old.hold()
-    assert Path(old.path).read_bytes() == b"another log's"

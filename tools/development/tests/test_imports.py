@@ -9,11 +9,12 @@ def from_(module: str, name: str) -> str:
     return f"from headgate.{module} import {name}\n"
 
 
-def test_imports_at_run_time_and_for_types_are_told_apart() -> None:
+def test_imports_for_types_and_within_functions_count() -> None:
     source = from_("a.one", "One") + "if TYPE_CHECKING:\n    " + from_("b", "two") + "def f():\n    " + from_("c", "x")
     assert sorted(imports("a/mine.py", source, {"a.one", "b.two", "c.x"})) == [
-        Import("a.mine", "a.one", 1, False),
-        Import("a.mine", "b.two", 3, True),
+        Import("a.mine", "a.one", 1),
+        Import("a.mine", "b.two", 3),
+        Import("a.mine", "c.x", 5),
     ]
 
 
@@ -36,11 +37,20 @@ def test_neighbours_are_in_the_innermost_common_folder() -> None:
     assert neighbours("storage.log.log", "protocol.errors") == ("", "storage", "protocol")
 
 
-def test_circles_of_modules_are_reported_except_for_types() -> None:
-    one, other = from_("a.two", "Two"), from_("a.one", "One")
-    (finding,) = findings({"a/one.py": one, "a/two.py": other})
+@pytest.mark.parametrize("where", ["", "if TYPE_CHECKING:\n    ", "def f():\n    "])
+def test_circles_of_modules_are_reported_wherever_they_import(where: str) -> None:
+    (finding,) = findings({"a/one.py": from_("a.two", "Two"), "a/two.py": where + from_("a.one", "One")})
     assert finding.startswith("a circle of imports: a.one, a.two;")
-    assert list(findings({"a/one.py": one, "a/two.py": "if TYPE_CHECKING:\n    " + other})) == []
+
+
+def test_an_exception_allows_its_circle_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {"a/one.py": from_("a.two", "Two"), "a/two.py": from_("a.one", "One")}
+    monkeypatch.setattr("headgate.tools.development.imports.ALLOWED", {("a.two", "a.one"): "a command table"})
+    assert list(findings(sources)) == []
+    monkeypatch.setattr("headgate.tools.development.imports.ALLOWED", {("a.two", "a.three"): "a command table"})
+    gone, circle = findings(sources)
+    assert gone == "imports.py allows a.two -> a.three, which is gone: take it out of ALLOWED"
+    assert circle.startswith("a circle of imports: a.one, a.two;")
 
 
 def test_circles_of_rooms_are_reported_even_for_types() -> None:
@@ -51,6 +61,20 @@ def test_circles_of_rooms_are_reported_even_for_types() -> None:
     (finding,) = findings(sources)
     assert finding == "a circle of rooms in a: a.x, a.y; a.x.one:1 -> a.y.two; a.y.two:2 -> a.x.three"
     assert list(findings({**sources, "a/y/two.py": ""})) == []
+
+
+def test_the_top_of_a_layered_folder_is_ground_floor_or_roof() -> None:
+    rooms = {"spark/__init__.py": "", "spark/x/__init__.py": "", "spark/ground.py": ""}
+    sources = {**rooms, "spark/roof.py": from_("spark.x.one", "One"), "spark/x/one.py": from_("spark.ground", "G")}
+    (finding,) = findings(sources)
+    where = "spark.roof:1 -> spark.x.one; spark.x.one:1 -> spark.ground"
+    assert finding == f"a circle of folders: spark, spark.x; {where}"
+    assert (
+        list(
+            findings({path.replace("spark", "other"): text.replace("spark", "other") for path, text in sources.items()})
+        )
+        == []
+    )
 
 
 def test_tests_may_import_what_they_like() -> None:

@@ -173,12 +173,6 @@ class ClassicGroup:
         """Have the group ticked at this time or earlier."""
         self.due_ms = min(self.due_ms, when_ms)
 
-    def tick(self, shard: GroupShard, now_ms: float) -> Decision:
-        """Decide for a tick; see `requests.tick`."""
-        from headgate.gateway.coordinator.groups.classic import requests
-
-        return requests.tick(shard, self, now_ms)
-
     def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
         """Do nothing: the members of a classic group watch topics themselves."""
         return Decision()

@@ -21,13 +21,13 @@ else: the leader reads the others' metadata and assigns. The rules follow Apache
 | `rebalance.py` | from one generation to the next |
 | `requests.py` | requests and ticks |
 
-A consumer group has methods of its own for these requests (`ClassicRequests`).
+Requests to a consumer group are answered by `consumer/classic_protocol.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import TypeGuard
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, join_refused
@@ -38,7 +38,7 @@ from headgate.gateway.coordinator.groups.classic.members import (
     rebalance_timeout_ms,
 )
 from headgate.gateway.coordinator.groups.classic.rebalance import RebalanceStep, listed, quoted
-from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard
 from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
@@ -47,53 +47,12 @@ from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from headgate.protocol.schema import Message
 
 __all__ = ["ClassicGroup", "heartbeat", "join", "leave", "sync", "tick"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """A member without a generation cannot send heartbeats: so long its first JoinGroup may wait, as in Kafka."""
-
-
-class ClassicRequests(Protocol):
-    """The classic requests to a consumer group, some of whose members use the classic protocol (KIP-848)."""
-
-    def classic_join(
-        self,
-        shard: GroupShard,
-        request: JoinGroupRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision:
-        """Join a group that is not empty: an empty one becomes a classic group."""
-
-    def classic_sync(
-        self,
-        shard: GroupShard,
-        request: SyncGroupRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision: ...
-
-    def classic_heartbeat(
-        self,
-        shard: GroupShard,
-        request: HeartbeatRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision: ...
-
-    def classic_leave(
-        self,
-        shard: GroupShard,
-        request: LeaveGroupRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision: ...
-
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
@@ -111,10 +70,9 @@ def join(
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refuse_join(ticket, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, request_context)
-    other = _other_kind(shard, request.group_id)
-    if other is not None and shard.groups[request.group_id].state != GroupState.EMPTY:
-        return other.classic_join(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
+    if _is_consumer(group) and group.state != GroupState.EMPTY:  # an empty one becomes a classic group
+        return _ask_consumer_group(shard, group, request, request_context, ticket, now_ms)
     if isinstance(group, ClassicGroup):
         return Join(shard, group, request, request_context, ticket, now_ms).decide()
     if request.member_id:
@@ -369,10 +327,9 @@ def sync(
     shard: GroupShard, request: SyncGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
     """Answer with the member's assignment. The leader's request brings all assignments; the others wait for it."""
-    other = _other_kind(shard, request.group_id)
-    if other is not None:
-        return other.classic_sync(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
+    if _is_consumer(group):
+        return _ask_consumer_group(shard, group, request, request_context, ticket, now_ms)
     code = _check_sync(group, request, request_context)
     if code is not ErrorCode.NONE:
         return Decision.reply(ticket, SyncGroupResponse(error_code=code))
@@ -450,9 +407,8 @@ def heartbeat(
     """Prolong a session. During a rebalance the reply asks the member to join again."""
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
-        other = _other_kind(shard, request.group_id)
-        if other is not None:
-            return other.classic_heartbeat(shard, request, request_context, ticket, now_ms)
+        if _is_consumer(group):
+            return _ask_consumer_group(shard, group, request, request_context, ticket, now_ms)
         return Decision([], [(ticket, HeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID))])
     member = group.members.by_id.get(request.member_id)
     if member is None or request.group_instance_id is not None:
@@ -476,10 +432,9 @@ def leave(
     """Remove members: the sender or, from v3 on, any members that an administrator names by their instance ids."""
     batched = request_context.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [MemberIdentity(request.member_id)]
-    other = _other_kind(shard, request.group_id)
-    if other is not None:
-        return other.classic_leave(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
+    if _is_consumer(group):
+        return _ask_consumer_group(shard, group, request, request_context, ticket, now_ms)
     if not isinstance(group, ClassicGroup):
         codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return Decision.reply(ticket, left(leaving, codes, batched=batched))
@@ -542,7 +497,12 @@ def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
     return turn.decision
 
 
-def _other_kind(shard: GroupShard, group_id: str) -> ClassicRequests | None:
-    """The group of that name, if it is not a classic group."""
-    group = shard.groups.get(group_id)
-    return None if group is None or isinstance(group, ClassicGroup) else cast("ClassicRequests", group)
+def _is_consumer(group: Group | None) -> TypeGuard[Group]:
+    return group is not None and not isinstance(group, ClassicGroup)
+
+
+def _ask_consumer_group(
+    shard: GroupShard, group: Group, request: Message, request_context: RequestContext, ticket: Ticket, now_ms: float
+) -> Decision:
+    """The decision of a consumer group, some of whose members use the classic protocol (KIP-848)."""
+    return shard.functions.classic_requests[type(request)](shard, group, request, request_context, ticket, now_ms)

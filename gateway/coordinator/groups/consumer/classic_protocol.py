@@ -141,7 +141,14 @@ def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestConte
 # SyncGroup, Heartbeat
 
 
-def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, now_ms: float) -> Decision:
+def sync(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    request: SyncGroupRequest,
+    request_context: RequestContext,
+    ticket: Ticket,
+    now_ms: float,
+) -> Decision:
     """The member's assignment.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
@@ -166,7 +173,14 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, tic
     return Decision.reply(ticket, response)
 
 
-def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, now_ms: float) -> Decision:
+def heartbeat(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    request: HeartbeatRequest,
+    request_context: RequestContext,
+    ticket: Ticket,
+    now_ms: float,
+) -> Decision:
     """REBALANCE_IN_PROGRESS if the member has to join again, else NONE.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
@@ -227,7 +241,12 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def leave(
-    shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket
+    shard: GroupShard,
+    group: ConsumerGroup,
+    request: LeaveGroupRequest,
+    request_context: RequestContext,
+    ticket: Ticket,
+    now_ms: float,
 ) -> Decision:
     """Remove members that use the classic protocol; the others leave by their own heartbeat."""
     batched = request_context.version >= _BATCHED_LEAVE_SINCE

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from headgate.gateway.coordinator.decision import NEVER, Decision, Records, RequestContext, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, Records
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING, Assignment, TopicId
 from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
@@ -28,10 +28,6 @@ from headgate.protocol.internal import offsets as layout
 from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE
 from headgate.protocol.messages import consumer_group_describe as described
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from headgate.protocol.messages.heartbeat import HeartbeatRequest
-from headgate.protocol.messages.join_group import JoinGroupRequest
-from headgate.protocol.messages.leave_group import LeaveGroupRequest
-from headgate.protocol.messages.sync_group import SyncGroupRequest
 from headgate.protocol.schema import Message
 
 
@@ -272,61 +268,6 @@ class ConsumerGroup:
         self.clocks.clear()
         self.due_ms = now_ms
         self.is_stale = True
-
-    def tick(self, shard: GroupShard, now_ms: float) -> Decision:
-        """Decide for a tick; see `heartbeats.tick`."""
-        from headgate.gateway.coordinator.groups.consumer import heartbeats
-
-        return heartbeats.tick(shard, self, now_ms)
-
-    def classic_join(
-        self,
-        shard: GroupShard,
-        request: JoinGroupRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision:
-        """Handle a classic request; see `classic_protocol.py`, also for the next three."""
-        from headgate.gateway.coordinator.groups.consumer import classic_protocol
-
-        return classic_protocol.join(shard, self, request, request_context, ticket, now_ms)
-
-    def classic_sync(
-        self,
-        shard: GroupShard,
-        request: SyncGroupRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision:
-        from headgate.gateway.coordinator.groups.consumer import classic_protocol
-
-        return classic_protocol.sync(shard, self, request, ticket, now_ms)
-
-    def classic_heartbeat(
-        self,
-        shard: GroupShard,
-        request: HeartbeatRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision:
-        from headgate.gateway.coordinator.groups.consumer import classic_protocol
-
-        return classic_protocol.heartbeat(self, request, ticket, now_ms)
-
-    def classic_leave(
-        self,
-        shard: GroupShard,
-        request: LeaveGroupRequest,
-        request_context: RequestContext,
-        ticket: Ticket,
-        now_ms: float,
-    ) -> Decision:
-        from headgate.gateway.coordinator.groups.consumer import classic_protocol
-
-        return classic_protocol.leave(shard, self, request, request_context, ticket)
 
     def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
         """Leave the change to the next heartbeat: many new topics together make one rebalance."""

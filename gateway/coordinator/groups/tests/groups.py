@@ -151,7 +151,7 @@ class Desk:
             self.now_ms = max(self.now_ms, self.shard.timers.due_ms)
             group_id = self.shard.take_due(self.now_ms)
             if group_id is not None:
-                replies += self.run(self.shard.groups[group_id].tick(self.shard, self.now_ms), group_id)
+                replies += self.run(self.shard.tick(group_id, self.now_ms), group_id)
         self.now_ms = end_ms
         return replies
 

@@ -28,14 +28,14 @@ def test_sessions_begin_anew_when_a_shard_is_loaded(monkeypatch: pytest.MonkeyPa
     def loaded(group: ClassicGroup, now_ms: float) -> None:
         group.due_ms = now_ms + 10
 
-    def tick(group: ClassicGroup, _: GroupShard, __: float) -> Decision:
-        group.due_ms = NEVER
-        ticked.append(group.group_id)
+    def tick(shard: GroupShard, group_id: str, _: float) -> Decision:
+        shard.groups[group_id].due_ms = NEVER
+        ticked.append(group_id)
         return Decision()
 
     ticked: list[str] = []
     monkeypatch.setattr(ClassicGroup, "loaded", loaded)
-    monkeypatch.setattr(ClassicGroup, "tick", tick)
+    monkeypatch.setattr(GroupShard, "tick", tick)
     bench = Bench(filled(1))
     bench.run()
     bench.time.advance(10)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.spark.load.formats.avro_nulls import null_bytes, parse
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from headgate.spark.load.formats.choosing import choose
 from headgate.spark.load.formats.decoding import Decoding
 from headgate.spark.load.formats.tests.test_protobuf_values import descriptor_set
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 from headgate.tools.output import UsageError
 
 OLD = '{"type":"record","name":"r","fields":[]}'

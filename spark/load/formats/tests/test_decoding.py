@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.spark.load.formats.decoding import AVRO, JSON, PROTOBUF, RAW, Decoding
+from headgate.spark.load.formats.protobuf_values import python_decoder
 from headgate.spark.load.formats.spark_columns import decode
 
 
@@ -16,5 +17,5 @@ def test_a_decoding_comes_back_from_the_plan(decoding: Decoding) -> None:
 
 def test_the_place_of_the_decoding() -> None:
     assert [Decoding(one).needs_spark for one in (RAW, JSON, AVRO, PROTOBUF)] == [False, True, True, False]
-    assert Decoding().in_python() is None
+    assert python_decoder(Decoding()) is None
     assert callable(decode)

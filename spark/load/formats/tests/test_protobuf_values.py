@@ -8,7 +8,7 @@ import pytest
 
 from headgate.spark.load.formats.decoding import BYTES, ERROR
 from headgate.spark.load.formats.protobuf_values import ProtobufDecoder
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 pytest.importorskip("google.protobuf")
 

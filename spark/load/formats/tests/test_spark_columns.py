@@ -14,10 +14,10 @@ import pytest
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.varint import encode_varint
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
-from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import TaskFailed
+from headgate.spark.load.loading import LoadRequest, load
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import TaskFailed
 from headgate.spark.load.runners import SparkRunner
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog, ModelPartition
 from headgate.spark.load.tests.test_loading import Listener
@@ -137,7 +137,7 @@ def test_values_decode_or_are_rejected(runner: SparkRunner, tmp_path: Path, name
     decoding, case = CASES[name]
     values = list(case)
     output = OutputFolder(tmp_path / "out")
-    request = Request((TOPIC,), decoding=decoding._replace(reject_limit=99))
+    request = LoadRequest((TOPIC,), decoding=decoding._replace(reject_limit=99))
     load(request, log_of(values), output, runner, Listener())
     found = {values[row["offset"]]: row["value"] for row in rows_of(output.path, "offset", "value")}
     assert found == {value: wanted for value, wanted in case.items() if not isinstance(wanted, str)}
@@ -153,7 +153,7 @@ def test_values_decode_or_are_rejected(runner: SparkRunner, tmp_path: Path, name
 
 def test_a_reject_limit_stops_a_task(runner: SparkRunner, tmp_path: Path) -> None:
     decoding, case = CASES["json"]
-    request = Request((TOPIC,), decoding=decoding._replace(reject_limit=1))
+    request = LoadRequest((TOPIC,), decoding=decoding._replace(reject_limit=1))
     with pytest.raises(TaskFailed, match=r"more than 1 values of orders-0 do not decode. At offset 3: the value is no"):
         load(request, log_of(list(case)), OutputFolder(tmp_path), runner, Listener())
     assert list(tmp_path.glob("*.parquet")) == []

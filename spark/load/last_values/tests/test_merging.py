@@ -11,16 +11,16 @@ import pytest
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
-from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
 from headgate.spark.load.formats.tests.test_spark_columns import DESCRIPTORS, M
 from headgate.spark.load.last_values import merging
 from headgate.spark.load.last_values.merging import MergedTableName, check_target, merge_statement
-from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.loading import LoadRequest, load
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import MERGE
 from headgate.spark.load.positions import positions
 from headgate.spark.load.runners import SparkRunner
-from headgate.spark.load.tables import MERGE
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog, ModelPartition
 from headgate.spark.load.tests.test_loading import Killed, Listener
 from headgate.spark.load.verification import verify
@@ -69,18 +69,18 @@ def test_only_newer_records_change_a_row() -> None:
 # ------------------------------------------------------------------------------------------------------------ in Spark
 
 
-def request_for(kind: str, path: Path, **changes: Any) -> Request:
+def request_for(kind: str, path: Path, **changes: Any) -> LoadRequest:
     name = str(path / "table") if kind == "delta" else f"iceberg.db.t{abs(hash(path))}"
-    return Request((TOPIC,), into=kind, table=name, mode=MERGE)._replace(**changes)
+    return LoadRequest((TOPIC,), into=kind, table=name, mode=MERGE)._replace(**changes)
 
 
-def table(runner: SparkRunner, request: Request) -> Any:
+def table(runner: SparkRunner, request: LoadRequest) -> Any:
     if request.into == "delta":
         return runner.session.read.format("delta").load(request.table)
     return runner.session.table(request.table)
 
 
-def last_values(runner: SparkRunner, request: Request) -> dict[bytes, bytes]:
+def last_values(runner: SparkRunner, request: LoadRequest) -> dict[bytes, bytes]:
     rows = table(runner, request).select("key", "value").collect()
     found = {bytes(row.key): bytes(row.value) for row in rows}
     assert len(found) == len(rows), "a key is in the table twice"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.loading import Request, load
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.loading import LoadRequest, load
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.planning import LoadRefused
+from headgate.spark.load.output.tables import TableName
 from headgate.spark.load.runners import SparkRunner
 from headgate.spark.load.table_rows.spark_table import SparkTableRows
-from headgate.spark.load.tables import TableName
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import Listener
 from headgate.spark.load.tests.test_tables import in_spark, request_for
@@ -22,7 +22,7 @@ def findings(output: OutputFolder, runner: SparkRunner) -> list[str]:
     return [one.text for one in verify(output, lambda name: SparkTableRows(name.open(runner.session).rows()))[1]]
 
 
-def sql_name(request: Request) -> str:
+def sql_name(request: LoadRequest) -> str:
     return f"delta.`{request.table}`" if request.into == "delta" else request.table
 
 

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from headgate.spark.load.documents import Manifest, Plan, RangeResult, publish
-from headgate.spark.load.folder import OutputFolder
-from headgate.spark.load.intervals import Interval
-from headgate.spark.load.load_log import LoadLog
+from headgate.spark.load.output.documents import LoadPlan, Manifest, RangeResult, publish
+from headgate.spark.load.output.folder import OutputFolder
+from headgate.spark.load.output.intervals import Interval
+from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.table_rows import verification
 from headgate.spark.load.table_rows.verification import BUCKET, Bucket, Ranges, Tally, verify_rows
 from headgate.spark.reading.log_reader import OffsetRange
@@ -66,7 +66,7 @@ def published(number: int, wanted: Mapping[TopicPartition, Interval], before: Ma
         gaps = [gap for gap in GAPS[one.partition] if one.start_offset <= gap.first < one.end_offset]
         rows = one.end_offset - one.start_offset - sum(gap.last - gap.first + 1 for gap in gaps)
         results.append(RangeResult(one, rows, (), gaps))
-    return publish(Plan(number, {"orders": None}, ranges, (), {"into": "delta", "table": "t"}), results, before, 0)
+    return publish(LoadPlan(number, {"orders": None}, ranges, (), {"into": "delta", "table": "t"}), results, before, 0)
 
 
 @pytest.fixture
@@ -142,9 +142,9 @@ def test_a_load_beside_the_verification_is_left_out(
     log: LoadLog, manifest: Manifest, rows: Counter[tuple[TopicPartition, int]], *, is_published: bool
 ) -> None:
     later = published(2, {ONE: Interval(END, 2 * END)}, manifest)
-    plan = Plan(2, {"orders": None}, [one.wanted for one in later.results], (), later.options)
+    plan = LoadPlan(2, {"orders": None}, [one.wanted for one in later.results], (), later.options)
     with log.lock():
-        first = Plan(1, {"orders": None}, [one.wanted for one in manifest.results], (), manifest.options)
+        first = LoadPlan(1, {"orders": None}, [one.wanted for one in manifest.results], (), manifest.options)
         log.publish(first, manifest.results, None)
         log.begin(plan)
         if is_published:

@@ -180,7 +180,7 @@ def test_ids_that_nobody_joins_with_lapse_together() -> None:
         desk.now_ms = max(desk.now_ms, desk.shard.timers.due_ms)
         if desk.shard.take_due(desk.now_ms) is not None:
             ticks += 1
-            desk.run(desk.group.tick(desk.shard, desk.now_ms))
+            desk.run(desk.shard.tick(desk.group.group_id, desk.now_ms))
     assert not desk.group.pending
     assert ticks < 10
 

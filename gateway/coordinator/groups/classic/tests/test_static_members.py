@@ -168,5 +168,5 @@ def test_a_static_member_with_no_timeout_is_not_waited_for_each_turn() -> None:
         desk.now_ms = max(desk.now_ms, desk.shard.timers.due_ms)
         if desk.shard.take_due(desk.now_ms) is not None:
             ticks += 1
-            desk.run(desk.group.tick(desk.shard, desk.now_ms))
+            desk.run(desk.shard.tick(desk.group.group_id, desk.now_ms))
     assert ticks <= SESSION_MS / 1_000

@@ -394,7 +394,7 @@ def test_a_revocation_that_could_not_be_written_has_no_deadline(desk: Desk) -> N
     desk.fail(heartbeats.heartbeat(desk.shard, member.request(), CALLER, desk.ticket(), desk.now_ms))
     desk.now_ms += 6_000
     assert desk.shard.take_due(desk.now_ms) == GROUP
-    desk.run(group_of(desk).tick(desk.shard, desk.now_ms))
+    desk.run(desk.shard.tick(group_of(desk).group_id, desk.now_ms))
     assert desk.shard.timers.due_ms > desk.now_ms
     assert "a" in group_of(desk).members
 

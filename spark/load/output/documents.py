@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.spark.load.intervals import Interval, Intervals, union
+from headgate.spark.load.output.intervals import Interval, Intervals, union
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.arguments import LARGEST_OFFSET
 from headgate.tools.cluster import TopicPartition
@@ -24,7 +24,7 @@ VERSION = 1
 PLAN, RESULT, MANIFEST = "headgate load plan", "headgate load result", "headgate load"
 REJECTED = "rejected"
 REASONS = (DELETED, MARKER, ABORTED, COMPACTED, MISSING, REJECTED)
-"""The reasons for gaps: those of `headgate log dump --gaps`, and records that did not decode."""
+"""The reasons for gaps, as in `headgate log dump --gaps`, and records that did not decode."""
 
 T = TypeVar("T")
 Covered = Mapping[TopicPartition, Intervals]
@@ -47,7 +47,7 @@ class LoadedFile(NamedTuple):
 
 
 class RangeResult(NamedTuple):
-    """What a range became: each offset is a row of a file, or in a gap. `rejected`: files with undecoded values."""
+    """The result of a range: each offset is a row of a file, or in a gap. `rejected`: files with undecoded values."""
 
     wanted: OffsetRange
     rows: int
@@ -60,7 +60,7 @@ class RangeResult(NamedTuple):
         return sum(file.rows for file in self.rejected)
 
 
-class Plan(NamedTuple):
+class LoadPlan(NamedTuple):
     """A load before its tasks. `lost`: offsets that retention took, accepted by the user. `topic_ids`: in hex."""
 
     number: int
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        return {one.partition for one in (*self.ranges, *self.lost)}
+        return {wanted.partition for wanted in (*self.ranges, *self.lost)}
 
 
 class Manifest(NamedTuple):
@@ -91,7 +91,7 @@ class Manifest(NamedTuple):
         return {partition: intervals[-1].end_offset for partition, intervals in self.covered.items() if intervals}
 
 
-def publish(plan: Plan, results: Sequence[RangeResult], before: Manifest | None, created_ms: int) -> Manifest:
+def publish(plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None, created_ms: int) -> Manifest:
     """The manifest of a plan whose ranges are all done."""
     covered = dict(before.covered) if before else {}
     for wanted in (*plan.ranges, *plan.lost):
@@ -104,13 +104,13 @@ def publish(plan: Plan, results: Sequence[RangeResult], before: Manifest | None,
 # ------------------------------------------------------------------------------------------------------------- to JSON
 
 
-def encode_plan(plan: Plan) -> bytes:
+def encode_plan(plan: LoadPlan) -> bytes:
     return _encode(
         PLAN,
         number=plan.number,
         topic_ids=dict(plan.topic_ids),
-        ranges=[_range(one) for one in plan.ranges],
-        lost=[_range(one) for one in plan.lost],
+        ranges=[_range(wanted) for wanted in plan.ranges],
+        lost=[_range(lost_range) for lost_range in plan.lost],
         options=dict(plan.options),
     )
 
@@ -122,7 +122,7 @@ def encode_result(result: RangeResult) -> bytes:
 def encode_manifest(manifest: Manifest) -> bytes:
     covered: dict[str, dict[str, list[list[int]]]] = {}
     for (topic, number), intervals in sorted(manifest.covered.items()):
-        covered.setdefault(topic, {})[str(number)] = [list(one) for one in intervals]
+        covered.setdefault(topic, {})[str(number)] = [list(interval) for interval in intervals]
     positions: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(manifest.positions.items()):
         positions.setdefault(topic, {})[str(number)] = offset
@@ -130,12 +130,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
         MANIFEST,
         number=manifest.number,
         created_ms=manifest.created_ms,
-        rows=sum(one.rows for one in manifest.results),
+        rows=sum(result.rows for result in manifest.results),
         topic_ids=dict(manifest.topic_ids),
         positions=positions,
         covered=covered,
-        ranges=[_result(one) for one in manifest.results],
-        lost=[_range(one) for one in manifest.lost],
+        ranges=[_result(result) for result in manifest.results],
+        lost=[_range(lost_range) for lost_range in manifest.lost],
         options=dict(manifest.options),
     )
 
@@ -152,25 +152,25 @@ def _result(result: RangeResult) -> dict[str, Any]:
     return {
         "range": _range(result.wanted),
         "rows": result.rows,
-        "files": [one._asdict() for one in result.files],
-        "gaps": [list(one) for one in result.gaps],
-        "rejected": [one._asdict() for one in result.rejected],
+        "files": [file._asdict() for file in result.files],
+        "gaps": [list(gap) for gap in result.gaps],
+        "rejected": [file._asdict() for file in result.rejected],
     }
 
 
 # ----------------------------------------------------------------------------------------------------------- from JSON
 
 
-def decode_plan(data: bytes, where: str) -> Plan:
+def decode_plan(data: bytes, where: str) -> LoadPlan:
     """Raises DamagedDocument."""
     with_members = _decoder(data, where, PLAN)
     return with_members(
-        lambda one: Plan(
-            _number(one["number"]),
-            _topic_ids(one["topic_ids"]),
-            [_to_range(row) for row in one["ranges"]],
-            [_to_range(row) for row in one["lost"]],
-            _texts(one["options"]),
+        lambda document: LoadPlan(
+            _number(document["number"]),
+            _topic_ids(document["topic_ids"]),
+            [_to_range(row) for row in document["ranges"]],
+            [_to_range(row) for row in document["lost"]],
+            _texts(document["options"]),
         )
     )
 
@@ -183,18 +183,18 @@ def decode_result(data: bytes, where: str) -> RangeResult:
 def decode_manifest(data: bytes, where: str) -> Manifest:
     """Raises DamagedDocument."""
     return _decoder(data, where, MANIFEST)(
-        lambda one: Manifest(
-            _number(one["number"]),
-            _number(one["created_ms"]),
-            _topic_ids(one["topic_ids"]),
-            [_to_result(row) for row in one["ranges"]],
-            [_to_range(row) for row in one["lost"]],
+        lambda document: Manifest(
+            _number(document["number"]),
+            _number(document["created_ms"]),
+            _topic_ids(document["topic_ids"]),
+            [_to_result(row) for row in document["ranges"]],
+            [_to_range(row) for row in document["lost"]],
             {
                 TopicPartition(topic, _number(int(number))): _to_intervals(rows)
-                for topic, partitions in one["covered"].items()
+                for topic, partitions in document["covered"].items()
                 for number, rows in partitions.items()
             },
-            _texts(one["options"]),
+            _texts(document["options"]),
         )
     )
 
@@ -219,9 +219,9 @@ def _to_result(row: Any) -> RangeResult:
     return RangeResult(
         _to_range(row["range"]),
         _number(row["rows"]),
-        [_to_file(one) for one in row["files"]],
-        [_to_gap(one) for one in row["gaps"]],
-        [_to_file(one) for one in row["rejected"]],
+        [_to_file(file) for file in row["files"]],
+        [_to_gap(gap) for gap in row["gaps"]],
+        [_to_file(file) for file in row["rejected"]],
     )
 
 
@@ -229,7 +229,7 @@ def _to_file(row: Any) -> LoadedFile:
     name, work_name = _file_name(row["name"]), _text(row["work_name"])
     if ".." in work_name.split("/"):
         raise ValueError(f"{work_name!r} leaves the folder")
-    first, last, rows, size = (_number(row[one]) for one in ("first_offset", "last_offset", "rows", "size_bytes"))
+    first, last, rows, size = (_number(row[field]) for field in ("first_offset", "last_offset", "rows", "size_bytes"))
     return LoadedFile(name, work_name, first, last, rows, size, _text(row["sha256"]))
 
 

@@ -24,7 +24,7 @@ Intervals = tuple[Interval, ...]
 def union(intervals: Iterable[Interval]) -> Intervals:
     """All offsets of the intervals, which may come in any order and overlap."""
     merged: list[Interval] = []
-    for start, end in sorted(one for one in intervals if one.size > 0):
+    for start, end in sorted(interval for interval in intervals if interval.size > 0):
         if merged and start <= merged[-1].end_offset:
             merged[-1] = Interval(merged[-1].start_offset, max(end, merged[-1].end_offset))
         else:
@@ -33,14 +33,14 @@ def union(intervals: Iterable[Interval]) -> Intervals:
 
 
 def difference(wanted: Interval, taken: Intervals) -> Intervals:
-    """The offsets of `wanted` without those of `taken`."""
+    """The offsets of `wanted` that are not in `taken`."""
     left: list[Interval] = []
     start = wanted.start_offset
     for begin, end in taken:
         left.append(Interval(start, min(begin, wanted.end_offset)))
         start = max(start, end)
     left.append(Interval(start, wanted.end_offset))
-    return tuple(one for one in left if one.size > 0)
+    return tuple(interval for interval in left if interval.size > 0)
 
 
 def split(interval: Interval, most: int) -> Intervals:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.spark.load.documents import LoadedFile
-from headgate.spark.load.folder import DataFile, OutputFolder
+from headgate.spark.load.output.documents import LoadedFile
+from headgate.spark.load.output.folder import DataFile, OutputFolder
 from headgate.tools.cluster import TopicPartition
 
 _LONGEST_TOPIC = 120
@@ -68,8 +68,8 @@ class RowFiles:
                 self._writer.close()
             self._file.close()
             self._output.remove(self._file.name)
-        for one in self._files:
-            self._output.remove(one.work_name)
+        for file in self._files:
+            self._output.remove(file.work_name)
         self._files = []
 
     def _write_group(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headgate.protocol.records.aborted_batches import AbortedBatches
 from headgate.protocol.records.batch import HEADER, LOG_OVERHEAD, MAGIC, BatchHeader
-from headgate.spark.load.documents import REJECTED
+from headgate.spark.load.output.documents import REJECTED
 from headgate.spark.reading.log_reader import FetchedBatches, OffsetRange
 from headgate.tools.log.offset_gaps import ABORTED, COMPACTED, DELETED, MARKER, MISSING, Gap
 
@@ -61,14 +61,14 @@ class GapFinder:
         self.expected = end
 
     def skip_deleted(self, start_offset: int) -> None:
-        """The log starts at this offset by now: what is missing before it is deleted."""
+        """The log starts at this offset by now: missing offsets before it are deleted records."""
         end = min(start_offset, self.wanted.end_offset)
         if end > self.expected:
             self._append(Gap(self.expected, end - 1, DELETED))
             self.expected = end
 
     def finish(self) -> None:
-        """Account for the offsets behind the last batch. Raises UnexplainedGap if the range was not read to its end."""
+        """Account for the offsets after the last batch. Raises UnexplainedGap if the range was not read to its end."""
         end = self.wanted.end_offset
         if self.expected < end:
             self._append(Gap(self.expected, end - 1, self._absent))
@@ -160,7 +160,7 @@ def complement(gaps: list[Gap], wanted: OffsetRange) -> Iterator[tuple[int, int]
 
 
 def with_rejected(gaps: list[Gap], offsets: list[int]) -> list[Gap]:
-    """The gaps and those of rejected records, whose offsets are sorted, in order."""
+    """The gaps, with gaps for rejected records, in order. The offsets of rejected records are sorted."""
     if not offsets:
         return gaps
     places = np.array(offsets)

@@ -11,7 +11,7 @@ import pytest
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.protocol.schema import Message
-from headgate.spark.positions.places import Place, PlaceOffsets, parse_place, read_place
+from headgate.spark.positions.locations import LocationOffsets, OffsetLocation, parse_location, read_location
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
 from headgate.tools.cluster import Cluster, TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
@@ -32,26 +32,26 @@ def no_cluster() -> Cluster:
     raise AssertionError("no broker is needed")
 
 
-def numbers(found: PlaceOffsets) -> dict[TopicPartition, int]:
+def numbers(found: LocationOffsets) -> dict[TopicPartition, int]:
     return {partition: one.offset for partition, one in found.offsets.items()}
 
 
 @pytest.mark.parametrize(
     "text, place",
     [
-        ("checkpoint:/a/b", Place("checkpoint", "/a/b")),
-        ("checkpoint:s3://b/c", Place("checkpoint", "s3://b/c")),
-        ("group:a:b", Place("group", "a:b")),
-        ("time:2026-11-21T15:00Z", Place("time", "2026-11-21T15:00Z")),
+        ("checkpoint:/a/b", OffsetLocation("checkpoint", "/a/b")),
+        ("checkpoint:s3://b/c", OffsetLocation("checkpoint", "s3://b/c")),
+        ("group:a:b", OffsetLocation("group", "a:b")),
+        ("time:2026-11-21T15:00Z", OffsetLocation("time", "2026-11-21T15:00Z")),
     ],
 )
-def test_names(text: str, place: Place) -> None:
-    assert parse_place(text) == place
+def test_names(text: str, place: OffsetLocation) -> None:
+    assert parse_location(text) == place
     assert str(place) == text
 
 
 def test_the_bare_path_of_a_checkpoint(written: CheckpointWriter) -> None:
-    assert parse_place(str(written.path)) == Place("checkpoint", str(written.path))
+    assert parse_location(str(written.path)) == OffsetLocation("checkpoint", str(written.path))
 
 
 @pytest.mark.parametrize(
@@ -65,35 +65,35 @@ def test_the_bare_path_of_a_checkpoint(written: CheckpointWriter) -> None:
 )
 def test_a_wrong_name(text: str, advice: str) -> None:
     with pytest.raises(UsageError, match="is no place of offsets here; ") as error:
-        parse_place(text)
+        parse_location(text)
     assert advice in str(error.value)
 
 
 def test_spark_is_a_place_to_write_to() -> None:
-    assert parse_place("spark:", ("spark",)) == Place("spark", "")
+    assert parse_location("spark:", ("spark",)) == OffsetLocation("spark", "")
 
 
 def test_a_checkpoint(written: CheckpointWriter) -> None:
-    place = Place("checkpoint", str(written.path))
+    place = OffsetLocation("checkpoint", str(written.path))
     for batch in range(4):
         written.do(batch, {"t": {0: batch, 1: 2 * batch}}, '{"logOffset":1}', planned_ms=1000 * (batch + 1))
     written.plan(4, {"t": {0: 9, 1: 9}}, planned_ms=5000)
-    found = read_place(place, no_cluster, {})
+    found = read_location(place, no_cluster, {})
     assert numbers(found) == {T0: 3, T1: 6}
     assert found.rates == {T0: 1.0, T1: 2.0}
     assert len(found.notes) == 1
     assert "batch 4 is planned but not done" in found.notes[0]
-    assert numbers(read_place(place, no_cluster, {"t": [1]})) == {T1: 6}
+    assert numbers(read_location(place, no_cluster, {"t": [1]})) == {T1: 6}
     written.commit(4)
     written.do(5, {"t": {0: 9, 1: 9}}, '{"logOffset":1}')
-    assert "the sources 1 do not read Kafka" in read_place(place, no_cluster, {}).notes[0]
+    assert "the sources 1 do not read Kafka" in read_location(place, no_cluster, {}).notes[0]
 
 
 def test_a_group(model: ModelCluster, cluster: Cluster) -> None:
     model.groups["g"] = ModelGroup(offsets={("t", 0): (7, 3, "note"), ("u", 0): (1, 0, "")})
-    found = read_place(Place("group", "g"), lambda: cluster, {"t": None})
+    found = read_location(OffsetLocation("group", "g"), lambda: cluster, {"t": None})
     assert found.offsets == {T0: OffsetAndMetadata(7, 3, "note")}
-    assert read_place(Place("group", "nobody"), lambda: cluster, {}).offsets == {}
+    assert read_location(OffsetLocation("group", "nobody"), lambda: cluster, {}).offsets == {}
 
 
 def refuse_fetches(node: int, request: object, version: int) -> Message | None:
@@ -107,30 +107,30 @@ def test_a_coordinator_that_refuses(model: ModelCluster, cluster: Cluster, kind:
     model.disturb = refuse_fetches
     model.groups["g"] = ModelGroup()
     with pytest.raises(UsageError, match=f"the offsets of {kind}:g are not known: "):
-        read_place(Place(kind, "g"), lambda: cluster, {})
+        read_location(OffsetLocation(kind, "g"), lambda: cluster, {})
 
 
 @pytest.mark.parametrize("is_kafka", [False, True])
 def test_zookeeper(model: ModelCluster, cluster: Cluster, is_kafka: bool) -> None:
     model.is_kafka = is_kafka
     model.zookeeper["g"] = {("t", 0): 4, ("t", 1): 5}
-    assert numbers(read_place(Place("zookeeper", "g"), lambda: cluster, {})) == {T0: 4, T1: 5}
-    assert numbers(read_place(Place("zookeeper", "g"), lambda: cluster, {"t": [1]})) == {T1: 5}
+    assert numbers(read_location(OffsetLocation("zookeeper", "g"), lambda: cluster, {})) == {T0: 4, T1: 5}
+    assert numbers(read_location(OffsetLocation("zookeeper", "g"), lambda: cluster, {"t": [1]})) == {T1: 5}
 
 
 def test_zookeeper_with_a_node_without_a_number(model: ModelCluster, cluster: Cluster) -> None:
     model.zookeeper["g"] = {("t", 0): 4, ("t", 1): None}
     with pytest.raises(UsageError, match="zookeeper:g: t-1: its data are no number"):
-        read_place(Place("zookeeper", "g"), lambda: cluster, {})
+        read_location(OffsetLocation("zookeeper", "g"), lambda: cluster, {})
 
 
 def test_times(model: ModelCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.spark.positions.places.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("headgate.spark.positions.locations.now_ms", lambda: NOW_MS)
     model.topics["t"][1].batches.clear()
     for when, expected in (("3s", 7), ("earliest", 0), ("latest", 10)):
-        found = read_place(Place("time", when), lambda: cluster, {"t": [0]})
+        found = read_location(OffsetLocation("time", when), lambda: cluster, {"t": [0]})
         assert numbers(found) == {T0: expected}
-    found = read_place(Place("time", "3s"), lambda: cluster, {"t": None})
+    found = read_location(OffsetLocation("time", "3s"), lambda: cluster, {"t": None})
     assert numbers(found) == {T0: 7, T1: 10}
     assert found.notes == ("t-1: nothing is so new: the end",)
 
@@ -147,7 +147,7 @@ def test_times(model: ModelCluster, cluster: Cluster, monkeypatch: pytest.Monkey
 )
 def test_a_wrong_time(cluster: Cluster, when: str, topics: dict[str, list[int] | None], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        read_place(Place("time", when), lambda: cluster, topics)
+        read_location(OffsetLocation("time", when), lambda: cluster, topics)
 
 
 def test_files(tmp_path: Path) -> None:
@@ -155,27 +155,27 @@ def test_files(tmp_path: Path) -> None:
     groups = [{"group": "a", "offsets": rows}, {"group": "b", "offsets": rows}]
     document = {"format": "headgate group offsets", "version": 1, "cluster_id": "c", "groups": groups[:1]}
     file = tmp_path / "offsets.json"
-    place = Place("file", str(file))
+    place = OffsetLocation("file", str(file))
     file.write_text(json.dumps(document))
-    found = read_place(place, no_cluster, {})
+    found = read_location(place, no_cluster, {})
     assert (found.offsets, found.cluster_id) == ({T0: OffsetAndMetadata(3, 2)}, "c")
     file.write_text(json.dumps({**document, "groups": groups}))
-    assert numbers(read_place(place, no_cluster, {}, "b")) == {T0: 3}
+    assert numbers(read_location(place, no_cluster, {}, "b")) == {T0: 3}
     with pytest.raises(UsageError, match="has the groups a, b; name one: --group"):
-        read_place(place, no_cluster, {})
+        read_location(place, no_cluster, {})
     file.write_text("/consumers/g/offsets/t/0:8\n")
-    assert numbers(read_place(place, no_cluster, {})) == {T0: 8}
+    assert numbers(read_location(place, no_cluster, {})) == {T0: 8}
     file.write_text("{}")
     with pytest.raises(UsageError, match=r"offsets.json: this is no export"):
-        read_place(place, no_cluster, {})
+        read_location(place, no_cluster, {})
     with pytest.raises(UsageError, match="cannot read"):
-        read_place(Place("file", str(tmp_path)), no_cluster, {})
+        read_location(OffsetLocation("file", str(tmp_path)), no_cluster, {})
 
 
 def test_the_output_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = parse_place(f"table:{tmp_path}")
+    place = parse_location(f"table:{tmp_path}")
     with pytest.raises(UsageError, match="has no published load"):
-        read_place(place, no_cluster, {})
+        read_location(place, no_cluster, {})
     monkeypatch.setattr("headgate.spark.positions.loads.positions", lambda out: {T0: 5})
     monkeypatch.setattr("headgate.spark.positions.loads.topic_ids", lambda out: {"t": b"t" * 16})
-    assert numbers(read_place(place, no_cluster, {})) == {T0: 5}
+    assert numbers(read_location(place, no_cluster, {})) == {T0: 5}

@@ -2,8 +2,8 @@
 
 Delta ignores a commit whose `txnAppId` and `txnVersion` it has: the id of the folder with the plans, and the number of
 the load. Iceberg stages the rows in a snapshot with a `wap.id`, which no reader sees, and publishes it: a publication
-whose id is among the ancestors of the current snapshot is refused, whoever committed meanwhile. So a load that is done
-again, also beside a zombie, adds its rows once.
+whose id is among the ancestors of the current snapshot is refused, whatever was committed meanwhile. So a load that is
+done again, also beside a zombie, adds its rows once.
 
 Sources: Delta's documentation, "Idempotent table writes"; Iceberg's "Spark procedures" (publish_changes).
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output.planning import LoadRefused
 
 DELTA, ICEBERG, PARQUET = "delta", "iceberg", "parquet"
 KINDS = (PARQUET, DELTA, ICEBERG)
@@ -52,7 +52,7 @@ def check_identifier(name: str) -> None:
         raise LoadRefused(f"{name!r} is no table of Iceberg; write catalog.namespace.table")
 
 
-class Target(Protocol):
+class TargetTable(Protocol):
     """The name of a table, which a session opens."""
 
     def open(self, session: Any) -> Table:

@@ -15,7 +15,7 @@ are there stand. Readers skip names that begin with `_` or `.`; a hidden file do
 readers by a pattern. A rename makes a file visible as a whole, and an offset is in one file only.
 
 A zombie, a driver or a task that others believe dead, does no harm: a manifest and a result are created once, and
-the second one to create it finds out. `latest` is a hint: the numbers behind it are tried one after another.
+the second one to create it finds out. `latest` is a hint: later numbers are tried one after another.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from headgate.spark.load import documents, folder
-from headgate.spark.load.documents import DamagedDocument, Manifest, Plan, RangeResult
-from headgate.spark.load.folder import AlreadyExists, OutputFolder
-from headgate.spark.load.planning import LoadRefused
+from headgate.spark.load.output import documents, folder
+from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Manifest, RangeResult
+from headgate.spark.load.output.folder import AlreadyExists, OutputFolder
+from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.reading.log_reader import OffsetRange
 
 ROOT = "_headgate"
@@ -75,13 +75,13 @@ class LoadLog:
         for number in range(1, latest.number + 1 if latest else 1):
             yield self.manifest(number)
 
-    def unfinished(self, latest: Manifest | None) -> Plan | None:
+    def unfinished(self, latest: Manifest | None) -> LoadPlan | None:
         """The plan that was not published. Raises DamagedDocument, FolderError."""
         name = _plan(latest.number + 1 if latest else 1)
         data = self.output.read(name)
         return None if data is None else documents.decode_plan(data, str(self.output.path / name))
 
-    def result(self, plan: Plan, index: int) -> RangeResult | None:
+    def result(self, plan: LoadPlan, index: int) -> RangeResult | None:
         """The result of a range; None before a task has ended it. Raises DamagedDocument, FolderError."""
         name = _result(plan.number, index)
         data = self.output.read(name)
@@ -127,14 +127,14 @@ class LoadLog:
             self._forget(latest.number)
         return latest
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: LoadPlan) -> None:
         """Write the plan before any task runs. Raises LoadRefused if another load was faster."""
         try:
             self.output.create(_plan(plan.number), documents.encode_plan(plan))
         except AlreadyExists:
             raise self._overtaken(plan.number) from None
 
-    def prepare(self, plan: Plan) -> None:
+    def prepare(self, plan: LoadPlan) -> None:
         """Make the folder for the tasks of a plan."""
         self.output.make(work_folder(plan.number))
 
@@ -160,11 +160,11 @@ class LoadLog:
             return False
         return True
 
-    def publish(self, plan: Plan, results: Sequence[RangeResult], before: Manifest | None) -> Manifest:
+    def publish(self, plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None) -> Manifest:
         """Publish a plan whose ranges are all done. Raises LoadRefused if another load has published it."""
         manifest = documents.publish(plan, results, before, folder.now_ms())
         try:
-            # A load lists the folder of plans, to remove what a kill leaves there; that of manifests may be large
+            # A load lists the folder of plans, to remove leftovers of a kill; the folder of manifests may be large
             self.output.create(_manifest(plan.number), documents.encode_manifest(manifest), temporary_in=_PLANS)
         except AlreadyExists:
             raise self._overtaken(plan.number) from None

@@ -43,7 +43,7 @@ class FolderLocked(FolderError):
     """Another load is at work on the folder."""
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A finished data file. `name` is relative to the folder."""
 
     name: str
@@ -88,7 +88,7 @@ class OutputFolder:
         except FileNotFoundError:
             return []
 
-    def measure(self, name: str) -> Written | None:
+    def measure(self, name: str) -> WrittenFile | None:
         """Size and checksum of a file, read as a whole; None if there is no such file."""
         checksum, size = hashlib.sha256(), 0
         try:
@@ -98,7 +98,7 @@ class OutputFolder:
                     size += len(data)
         except FileNotFoundError:
             return None
-        return Written(name, size, checksum.hexdigest())
+        return WrittenFile(name, size, checksum.hexdigest())
 
     # ------------------------------------------------------------------------------------------------------ changes
 
@@ -112,7 +112,7 @@ class OutputFolder:
     def create(self, name: str, data: bytes, temporary_in: str | None = None) -> None:
         """Create a file with this content, all or nothing. Raises AlreadyExists, FolderError.
 
-        `temporary_in`: the folder of the temporary file; default: that of the file.
+        `temporary_in`: the folder of the temporary file; by default the folder of the file itself.
         """
         path = self.path / name
         with self._change(f"create {name}"):
@@ -164,9 +164,9 @@ class OutputFolder:
 
     def remove_temporary(self, name: str) -> None:
         """Remove what killed processes have left in a folder of `create` and `replace`; no other process is at work."""
-        for one in self.list(name):
-            if _TEMPORARY.fullmatch(one):
-                self.remove(f"{name}/{one}")
+        for entry in self.list(name):
+            if _TEMPORARY.fullmatch(entry):
+                self.remove(f"{name}/{entry}")
 
     @contextlib.contextmanager
     def _change(self, what: str) -> Iterator[None]:
@@ -266,13 +266,13 @@ class DataFile:
         self.closed = True
         self._file.close()
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenFile:
         """Sync and close the file."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self.close()
         self._step(f"after write {self.name}")
-        return Written(self.name, self.size_bytes, self._checksum.hexdigest())
+        return WrittenFile(self.name, self.size_bytes, self._checksum.hexdigest())
 
 
 def unique() -> str:
