@@ -79,15 +79,11 @@ def convert(plan: FetchPlan, form: Form, rows: Rows, *, begins_now: bool) -> Tas
     count = sum(map(form.is_open, rows))
     if not count:
         return False
-    first_bytes = _first_bytes(form, rows)
-    made: list[Converted] = yield from within(
-        plan.broker.tasks,
-        plan.broker.conversions.awaited(
-            _steps(plan, form, rows), count * conversion.BYTES_PER_ROW, first_bytes, begins_now=begins_now
-        ),
-        plan.disk_deadline_ms(),
-        disk_is_late,
-    )
+    conversions, steps, size = plan.broker.conversions, _steps(plan, form, rows), count * conversion.BYTES_PER_ROW
+    made = conversions.at_once(steps, max(size, _first_bytes(form, rows))) if begins_now else None
+    if made is None:
+        rest = conversions.awaited(steps, size)
+        made = yield from within(plan.broker.tasks, rest, plan.disk_deadline_ms(), disk_is_late)
     has_moved = False
     for (key, wanted), row, replacement in zip(plan.turn.partitions, rows, made, strict=True):
         if isinstance(replacement, KafkaError | OSError):

@@ -110,13 +110,11 @@ class FetchPlan:
 
     # Planning
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the plan takes several slices."""
-        return len(self.turn.partitions) > FEW or self.turn.pending_update is not None
-
-    def few_rows(self, *, blocking: bool = False) -> Rows:
-        """The rows of a plan that is not large."""
+    def few_rows(self, *, blocking: bool = False) -> Rows | None:
+        """The rows; None if there are many, which take several slices."""
+        turn = self.turn
+        if len(turn.partitions) > FEW or turn.pending_update is not None:
+            return None
         rows: Rows = []
         self._plan_some(rows, FEW, blocking)
         return rows
@@ -129,9 +127,10 @@ class FetchPlan:
         turn, update = self.turn, self.turn.pending_update
         if update is not None:  # the session remembers what the fetch names, also if the client has disconnected
             yield from shielded(self.broker.tasks, lambda _: update, self.disk_deadline_ms(), disk_is_late)
-        if not self.is_large:
-            return self.few_rows(blocking=blocking)
-        rows: Rows = []
+        rows = self.few_rows(blocking=blocking)
+        if rows is not None:
+            return rows
+        rows = []
         while len(rows) < len(turn.partitions):
             start = len(rows)
             self._plan_some(rows, start + AT_ONCE, blocking)
@@ -330,10 +329,11 @@ class FetchPlan:
     # Answering
 
     def respond(self, rows: Rows) -> Task[FetchResponse]:
-        """`response` with any number of rows."""
+        """`response`, with any number of rows."""
         if len(rows) <= FEW:
             return self.response(rows)
-        self._read_ahead()
+        if self.cold:
+            self.cold.start()
         topics: Topics = {}
         for start in range(0, len(rows), AT_ONCE):
             self._select_some(topics, rows[start : start + AT_ONCE], start)
@@ -342,12 +342,9 @@ class FetchPlan:
 
     def response(self, rows: Rows) -> FetchResponse:
         """The response with the rows to send, grouped by topic. Threads read the rest for the next fetch."""
-        self._read_ahead()
-        return self._respond(self._select_some({}, rows))
-
-    def _read_ahead(self) -> None:
         if self.cold:
             self.cold.start()
+        return self._respond(self._select_some({}, rows))
 
     def _select_some(self, topics: Topics, rows: Rows, start: int = 0) -> Topics:
         """Add the rows from number `start` on to their topics."""

@@ -61,8 +61,8 @@ class RowReader:
 
         Raises WouldBlock if not `blocking`.
         """
-        diverging, records, aborted = NO_DIVERGENCE, None, list[AbortedTransaction]()
-        self.partition = None
+        diverging, records, self.partition = NO_DIVERGENCE, None, None
+        aborted: list[AbortedTransaction] = []
         try:
             partition = self.find(key, wanted.partition)
             if wanted.current_leader_epoch != -1:

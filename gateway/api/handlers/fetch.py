@@ -72,9 +72,9 @@ def _plan(request: FetchRequest, context: HandlerContext, reader: RowReader, rea
 
 
 def _answer(plan: FetchPlan, form: Form | None) -> Response:
-    if plan.is_large:
-        return _answer_later(plan, form, None)
     rows = plan.few_rows()
+    if rows is None:
+        return _answer_later(plan, form, None, is_planned=False)
     if not plan.answers_now(rows):
         release_all(rows)
         return _answer_later(plan, form, None)
@@ -83,13 +83,15 @@ def _answer(plan: FetchPlan, form: Form | None) -> Response:
     return plan.response(rows)
 
 
-def _answer_later(plan: FetchPlan, form: Form | None, rows: Rows | None) -> Task[FetchResponse]:
+def _answer_later(
+    plan: FetchPlan, form: Form | None, rows: Rows | None, *, is_planned: bool = True
+) -> Task[FetchResponse]:
     """The response to a fetch that is planned in slices, or waits for records, for a disk, or for a conversion.
 
-    `rows`: None if they are not planned, or are not enough.
+    `rows`: the rows to send; None if there is not enough yet.
     """
     try:
-        if plan.is_large:
+        if not is_planned:
             rows = plan.enough((yield from plan.all_rows()))
         if rows is None:
             rows = yield from _wait(plan)

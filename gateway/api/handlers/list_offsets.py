@@ -161,8 +161,10 @@ def _search(searches: Iterable[Search], isolation_of: IsolationOf, broker: Servi
     while left:
         searching = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
         plans = yield Together([_plan(search, isolation_of, broker) for search in searching])
-        size = len(searching) * BYTES_PER_ROW
-        found: list[Result] = yield from broker.conversions.awaited(_run(plans), size)
+        steps, size = _run(plans), len(searching) * BYTES_PER_ROW
+        found: list[Result] | None = broker.conversions.at_once(steps, size)
+        if found is None:
+            found = yield from broker.conversions.awaited(steps, size)
         for search, result in zip(searching, found, strict=True):
             if isinstance(result, More):
                 left.append(search._replace(more=result))

@@ -77,7 +77,7 @@ class LooksAtAll:
     def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
         reader = RowReader(node.context(version), request.isolation_level)
-        return FetchPlan(request, node.services, turn, 0.0, reader).few_rows(blocking=True)
+        return FetchPlan(request, node.services, turn, 0.0, reader).few_rows(blocking=True) or []
 
     def select(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
         found: dict[str | bytes, list[PartitionData]] = {}
