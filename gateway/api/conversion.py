@@ -199,43 +199,31 @@ class Conversions:
         self._turn_bytes = 0  # bytes converted on the loop in the present turn
         self.waiting_bytes = 0
 
-    def run(
-        self,
-        steps: Steps[Any],
-        size: int,
-        done: Done,
-        is_wanted: Callable[[], bool] | None = None,
-        first_bytes: int = 0,
-        *,
-        is_reading: bool = False,
-    ) -> Any:
-        """The result, if the first slice completes it; otherwise None, and `done` gets the result, as with `submit`.
+    def run(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> Any:
+        """The result, if the first slice completes it; otherwise None, and `done` gets the result, as with `submit`."""
+        made = self.at_once(steps, size)
+        if made is None:
+            self.submit(steps, size, done, is_wanted)
+        return made
 
-        `first_bytes`: how many bytes the first slice may convert, if more than `size`.
-        """
+    def at_once(self, steps: Steps[Any], first_bytes: int) -> Any:
+        """The result, if the first slice completes it, which may convert `first_bytes`; otherwise None."""
         if self._turn_bytes < TURN_BYTES:
             if not self._turn_bytes:
                 self._scheduler.call_soon(self._end_turn)
-            self._turn_bytes += max(size, first_bytes, _MIN_BYTES)
+            self._turn_bytes += max(first_bytes, _MIN_BYTES)
             try:
                 next(steps)
             except StopIteration as end:
                 return end.value
-        self.submit(steps, size, done, is_wanted, is_reading=is_reading)
         return None
 
-    def awaited(self, steps: Steps[T], size: int, first_bytes: int = 0, *, begins_now: bool = True) -> Task[T]:
-        """The result of steps that may wait for a disk. A cancelled conversion is dropped, at the latest in its turn.
-
-        `begins_now`: the first slice may run at once, as with `run`.
-        """
+    def awaited(self, steps: Steps[T], size: int) -> Task[T]:
+        """The result of steps that may wait for a disk. A cancelled conversion is dropped, or broken off."""
         caller = Caller()
 
         def begin(resume: Done) -> None:
-            start = partial(self.run, first_bytes=first_bytes) if begins_now else self.submit
-            made = start(steps, size, resume, lambda: not caller.is_gone, is_reading=True)
-            if made is not None:
-                resume(made)
+            self.submit(steps, size, resume, lambda: not caller.is_gone, is_reading=True)
 
         try:
             return cast("T", (yield begin))

@@ -432,7 +432,8 @@ def _result(
     late: Callable[[], Exception],
     started: Callable[[Running[T]], None] = lambda _: None,
 ) -> Task[T]:
-    ended, results = WaitList(), list[T | Exception]()
+    ended = WaitList()
+    results: list[T | Exception] = []
 
     def done(result: T | Exception) -> None:
         results.append(result)

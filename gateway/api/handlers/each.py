@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.api.context import HandlerContext, Services
+from headgate.gateway.api.refusals import refusal
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.tasks import Changes, Task, WaitList, value_of, within
@@ -25,7 +25,6 @@ P = TypeVar("P")
 N = TypeVar("N")
 R = TypeVar("R")
 Named = TypeVar("Named", bound=Resource)
-logger = logging.getLogger("headgate.handlers")
 
 
 def each_row(
@@ -272,32 +271,6 @@ SETTLED_MS = 30_000.0
 """The time limit of a metadata change, for requests without a timeout."""
 
 _MIN_TIMEOUT_MS = 1_000
-
-
-def refusal(broker: Services, error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
-    """The code and message for a client. An OSError is a disk's: the client gets KAFKA_STORAGE_ERROR, the log the rest.
-
-    Clients show the code alone, and many retry silently: the broker's log must have the reason for a storage error.
-    `topic` and `index`: the partition, for errors that do not name it.
-    """
-    if isinstance(error, KafkaError):
-        broker.refusals[error.code] += 1
-        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            logger.error("storage error for a client%s: %s", _of(topic, index), error.message)
-        return error.code, error.message
-    broker.refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
-    logger.error("the store failed%s", _of(topic, index), exc_info=error)
-    return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
-
-
-def _of(topic: str, index: int) -> str:
-    return f" ({topic}-{index})" if topic else ""
-
-
-def known_code(code: ErrorCode, version: int, storage_error_since: int) -> ErrorCode:
-    """The code for the client's version: clients that do not know KAFKA_STORAGE_ERROR must retry instead."""
-    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < storage_error_since
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code
 
 
 def check_group_id(group_id: str) -> None:

@@ -16,16 +16,16 @@ from typing import TypeAlias
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.fetch_conversion import BATCHES, BATCHES_WITHOUT_ZSTD, Form, MessageSets, convert, is_open
-from headgate.gateway.api.fetch_plan import FetchPlan, ReadRow, Rows, disk_is_late
-from headgate.gateway.api.fetch_rows import RowReader, release_all
+from headgate.gateway.api.fetch.conversion import BATCHES, BATCHES_WITHOUT_ZSTD, Form, MessageSets, convert, is_open
+from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, ReadRow, disk_is_late
+from headgate.gateway.api.fetch.rows import PartitionReader, release_all
 from headgate.gateway.api.fetch_sessions import SessionTurn
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.tasks import Changes, Task
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 
-Response: TypeAlias = FetchResponse | Task[FetchResponse]
+FetchOutcome: TypeAlias = FetchResponse | Task[FetchResponse]
 
 
 def _authorize(authorization: Authorization) -> None:
@@ -42,20 +42,20 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(FetchRequest, versions="10-18", authorize=_authorize)
-def fetch(request: FetchRequest, context: HandlerContext) -> Response:
+def fetch(request: FetchRequest, context: HandlerContext) -> FetchOutcome:
     """Plan pieces of files for every wanted partition, or wait until there is enough data."""
-    plan = _plan(request, context, RowReader(context, request.isolation_level))
+    plan = _plan(request, context, PartitionReader(context, request.isolation_level))
     return _answer(plan, BATCHES if context.broker.partitions.leadership.has_legacy_format else None)
 
 
 @handles(FetchRequest, versions="4-9", authorize=_authorize)
-def fetch_without_zstd(request: FetchRequest, context: HandlerContext) -> Response:
+def fetch_without_zstd(request: FetchRequest, context: HandlerContext) -> FetchOutcome:
     """Fetch for versions that do not know zstd: such batches are sent as gzip."""
-    return _answer(_plan(request, context, RowReader(context, request.isolation_level)), BATCHES_WITHOUT_ZSTD)
+    return _answer(_plan(request, context, PartitionReader(context, request.isolation_level)), BATCHES_WITHOUT_ZSTD)
 
 
 @handles(FetchRequest, versions="0-3", authorize=_authorize)
-def fetch_sets(request: FetchRequest, context: HandlerContext) -> Response:
+def fetch_sets(request: FetchRequest, context: HandlerContext) -> FetchOutcome:
     """Fetch for versions that know no batches: message sets."""
     sets = MessageSets(request, context)
     plan = _plan(request, context, sets.reader, sets.read)
@@ -63,7 +63,9 @@ def fetch_sets(request: FetchRequest, context: HandlerContext) -> Response:
     return _answer(plan, sets)
 
 
-def _plan(request: FetchRequest, context: HandlerContext, reader: RowReader, read: ReadRow | None = None) -> FetchPlan:
+def _plan(
+    request: FetchRequest, context: HandlerContext, reader: PartitionReader, read: ReadRow | None = None
+) -> FetchPlan:
     """Begin a fetch. Raises KafkaError for a session that does not exist, or that is at another epoch."""
     broker = context.broker
     now_ms = broker.clock.monotonic_ms()
@@ -71,10 +73,10 @@ def _plan(request: FetchRequest, context: HandlerContext, reader: RowReader, rea
     return FetchPlan(request, broker, turn, now_ms, reader, read)
 
 
-def _answer(plan: FetchPlan, form: Form | None) -> Response:
-    if plan.is_large:
-        return _answer_later(plan, form, None)
+def _answer(plan: FetchPlan, form: Form | None) -> FetchOutcome:
     rows = plan.few_rows()
+    if rows is None:
+        return _answer_later(plan, form, None, is_planned=False)
     if not plan.answers_now(rows):
         release_all(rows)
         return _answer_later(plan, form, None)
@@ -83,13 +85,15 @@ def _answer(plan: FetchPlan, form: Form | None) -> Response:
     return plan.response(rows)
 
 
-def _answer_later(plan: FetchPlan, form: Form | None, rows: Rows | None) -> Task[FetchResponse]:
+def _answer_later(
+    plan: FetchPlan, form: Form | None, rows: FetchRows | None, *, is_planned: bool = True
+) -> Task[FetchResponse]:
     """The response to a fetch that is planned in slices, or waits for records, for a disk, or for a conversion.
 
-    `rows`: None if they are not planned, or are not enough.
+    `rows`: the rows to send; None if there is not enough yet.
     """
     try:
-        if plan.is_large:
+        if not is_planned:
             rows = plan.enough((yield from plan.all_rows()))
         if rows is None:
             rows = yield from _wait(plan)
@@ -104,7 +108,7 @@ def _answer_later(plan: FetchPlan, form: Form | None, rows: Rows | None) -> Task
             plan.cold.release()
 
 
-def _wait(plan: FetchPlan) -> Task[Rows]:
+def _wait(plan: FetchPlan) -> Task[FetchRows]:
     """Wait until there is enough to send, or `max_wait_ms` since the request's arrival are over."""
     while not plan.cold:
         turn = plan.turn
@@ -119,7 +123,7 @@ def _wait(plan: FetchPlan) -> Task[Rows]:
     return (yield from _await_disk(plan, plan.cold))
 
 
-def _await_partitions(plan: FetchPlan) -> Task[Rows]:
+def _await_partitions(plan: FetchPlan) -> Task[FetchRows]:
     """Without a session: count each partition that changes, until there is enough; then plan."""
     changes = Changes(plan.changing, plan.deadline_ms)
     while (changed := (yield changes)) is not None:
@@ -135,7 +139,7 @@ def _await_partitions(plan: FetchPlan) -> Task[Rows]:
     return (yield from plan.new_rows())
 
 
-def _await_session(plan: FetchPlan, turn: SessionTurn) -> Task[Rows | None]:
+def _await_session(plan: FetchPlan, turn: SessionTurn) -> Task[FetchRows | None]:
     """In a session: count the partitions that become dirty, until there is enough; then plan.
 
     None: more than a few have become dirty. All have to be planned, and there may not be enough.
@@ -159,7 +163,7 @@ def _await_session(plan: FetchPlan, turn: SessionTurn) -> Task[Rows | None]:
     return (yield from plan.new_rows())
 
 
-def _await_disk(plan: FetchPlan, cold: DiskReads) -> Task[Rows]:
+def _await_disk(plan: FetchPlan, cold: DiskReads) -> Task[FetchRows]:
     """Read the plan's data in threads, then plan again, until there is some data.
 
     A position is looked up in an index and in the batches behind it: on a cold disk each of these may block.

@@ -17,7 +17,8 @@ from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.api.handlers.each import count_rows, each_in_steps, refusal
+from headgate.gateway.api.handlers.each import count_rows, each_in_steps
+from headgate.gateway.api.refusals import refusal
 from headgate.gateway.api.transactions.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Caller, Task, Together, at_once_if_few, value_of, within
@@ -58,7 +59,7 @@ MAX_SEGMENT_OFFSETS = 100_000
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Replica], Row]
-Response: TypeAlias = ListOffsetsResponse | Task[ListOffsetsResponse]
+ListOffsetsOutcome: TypeAlias = ListOffsetsResponse | Task[ListOffsetsResponse]
 Result: TypeAlias = Found | KafkaError | OSError
 
 
@@ -75,18 +76,20 @@ class Search(NamedTuple):
 
 
 @handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
-def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Response:
+def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> ListOffsetsOutcome:
     """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
     return _list_offsets(request, context, lambda _: request.isolation_level)
 
 
 @handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
-def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> Response:
+def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> ListOffsetsOutcome:
     """Answer a client that cannot ask for an isolation level."""
     return _list_offsets(request, context, default_isolation(context, request.replica_id))
 
 
-def _list_offsets(request: ListOffsetsRequest, context: HandlerContext, isolation_of: IsolationOf) -> Response:
+def _list_offsets(
+    request: ListOffsetsRequest, context: HandlerContext, isolation_of: IsolationOf
+) -> ListOffsetsOutcome:
     searches: dict[tuple[Replica, int], Search] = {}
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
@@ -109,7 +112,7 @@ def _list_offsets(request: ListOffsetsRequest, context: HandlerContext, isolatio
 
 
 def _answer_later(
-    outcome: Response, searches: Iterable[Search], isolation_of: IsolationOf, broker: Services
+    outcome: ListOffsetsOutcome, searches: Iterable[Search], isolation_of: IsolationOf, broker: Services
 ) -> Task[ListOffsetsResponse]:
     """The response once all searches have ended. Raises KafkaError(REQUEST_TIMED_OUT)."""
     response = yield from value_of(outcome)
@@ -119,7 +122,7 @@ def _answer_later(
 
 
 @handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
-def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Response:
+def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> ListOffsetsOutcome:
     """Answer every partition with the base offsets of its segments."""
     known: dict[Replica, SegmentStarts] = {}
     isolation_of = default_isolation(context, request.replica_id)
@@ -161,8 +164,10 @@ def _search(searches: Iterable[Search], isolation_of: IsolationOf, broker: Servi
     while left:
         searching = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
         plans = yield Together([_plan(search, isolation_of, broker) for search in searching])
-        size = len(searching) * BYTES_PER_ROW
-        found: list[Result] = yield from broker.conversions.awaited(_run(plans), size)
+        steps, size = _run(plans), len(searching) * BYTES_PER_ROW
+        found: list[Result] | None = broker.conversions.at_once(steps, size)
+        if found is None:
+            found = yield from broker.conversions.awaited(steps, size)
         for search, result in zip(searching, found, strict=True):
             if isinstance(result, More):
                 left.append(search._replace(more=result))

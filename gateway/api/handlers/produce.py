@@ -20,7 +20,7 @@ from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
 from headgate.gateway.api.handler_registration import Outcome, handles
-from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.api.refusals import known_code, refusal
 from headgate.gateway.api.transactions.transaction_verification import (
     TransactionVerification,
     UnverifiedAppend,

@@ -225,9 +225,9 @@ def test_only_so_much_is_done_at_once_in_a_turn() -> None:
 
 
 def test_what_the_first_slice_may_convert_counts() -> None:
-    threads, late = Threads(), list[Any]()
+    threads = Threads()
     for wanted in ["now"] * 4 + [None]:
-        assert threads.conversions.run(steps("now", 0), 0, late.append, first_bytes=TURN_BYTES // 4) == wanted
+        assert threads.conversions.at_once(steps("now", 0), TURN_BYTES // 4) == wanted
 
 
 def test_the_more_wait_the_less_is_to_be_converted_at_once() -> None:

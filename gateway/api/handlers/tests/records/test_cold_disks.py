@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
-from headgate.gateway.api.handlers.tests.records.test_fetch import (
+from headgate.gateway.api.fetch.plan import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch.tests.fetches import (
     append,
     from_offset,
     let_cool,

@@ -5,77 +5,33 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch.plan import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch.tests.fetches import (
+    NOW_MS,
+    append,
+    from_offset,
+    let_cool,
+    old,
+    parked_fetch,
+    put,
+    request,
+    rows,
+    sizes,
+    wanted,
+)
 from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked, start
+from headgate.gateway.tests.builders import Node, led_elsewhere, parked, start
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from headgate.protocol.messages.fetch import FetchResponse
 from headgate.protocol.records import legacy
-from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.protocol.records.batch import Record, iterate, split
 from headgate.storage.files import File
 from headgate.storage.log import rolling
-from headgate.storage.log.validation import CONVERTED
 from headgate.storage.segment.file_slice import FileSlice
 
-NOW_MS = 1_700_000_000_000
 VERSIONS = range(4, 19)
-
-
-def append(node: Node, name: str, *values: bytes, index: int = 0) -> int:
-    """Append one batch; returns its size in bytes."""
-    batch = build([Record(timestamp=NOW_MS, value=value) for value in values])
-    node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
-    return len(batch)
-
-
-RECORDS = [
-    Record(0, NOW_MS, b"key", b"value", [("name", b"content")]),
-    Record(1, NOW_MS + 1, None, None, []),
-    Record(2, NOW_MS + 2, b"", bytes(1_000), []),
-]
-
-
-def put(node: Node, *records: Record, codec: int = 0, name: str = "t", index: int = 0, **options: Any) -> int:
-    """Append one batch; returns the offset behind it."""
-    partition = node.services.partitions.get(name, index)
-    batch = build(records or RECORDS, compression=codec, **options)
-    return partition.append(memoryview(batch), 1, NOW_MS, CONVERTED).last_offset + 1
-
-
-def old(node: Node, version: int, *partitions: FetchPartition, **options: Any) -> Any:
-    """What the handler makes of a fetch of topic t."""
-    return node.handle(request(wanted(node, "t", version, *partitions), **options), version)
-
-
-def wanted(node: Node, name: str, version: int, *partitions: FetchPartition) -> FetchTopic:
-    topic = node.services.metadata.image.topics.get(name)
-    topic_id = bytes(range(16)) if topic is None else topic.topic_id
-    return FetchTopic(topic=name, topic_id=topic_id if version >= 13 else bytes(16), partitions=list(partitions))
-
-
-def from_offset(offset: int, index: int = 0, max_bytes: int = 1 << 20, **options: Any) -> FetchPartition:
-    return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes, **options)
-
-
-def request(*topics: FetchTopic, **options: Any) -> FetchRequest:
-    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **options}, topics=list(topics))
-
-
-def rows(response: Any) -> list[Any]:
-    assert isinstance(response, FetchResponse)
-    return [row for topic in response.responses for row in topic.partitions]
-
-
-def sizes(response: Any) -> list[int]:
-    """Bytes of every row; gives the pieces back."""
-    found = []
-    for row in rows(response):
-        found.append(len(row.records))
-        if isinstance(row.records, FileSlice):
-            row.records.release()
-    return found
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -181,11 +137,6 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     assert is_task(node.handle(behind, 12))
 
 
-def parked_fetch(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
-    """Where the answer of a fetch that has to wait comes."""
-    return parked(node, node.handle(fetch, version))
-
-
 def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
@@ -195,69 +146,12 @@ def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
     assert sizes(replies[0]) == [0]
 
 
-def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
-    node.services.metadata.create_topic("t", 1)
-    append(node, "t", b"a")
-    fetch = request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=7)), max_wait_ms=500)
-    assert [row.error_code for row in rows(node.handle(fetch, 12))] == [ErrorCode.OFFSET_OUT_OF_RANGE]
-
-
 def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.time.advance()
     assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-
-
-@pytest.mark.parametrize(
-    "version, partition, code",
-    [
-        (12, from_offset(9), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (12, from_offset(-1), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (12, from_offset(0, 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (12, from_offset(0, current_leader_epoch=9), ErrorCode.UNKNOWN_LEADER_EPOCH),
-    ],
-)
-def test_errors_are_told_without_waiting(node: Node, version: int, partition: FetchPartition, code: ErrorCode) -> None:
-    node.services.metadata.create_topic("t", 1)
-    response = node.handle(request(wanted(node, "t", version, partition), max_wait_ms=30_000), version)
-    assert [row.error_code for row in rows(response)] == [code]
-
-
-def test_an_unknown_id_and_an_unknown_name(node: Node) -> None:
-    for version, code in ((12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)):
-        response = node.handle(request(wanted(node, "t", version, from_offset(0)), max_wait_ms=30_000), version)
-        assert [row.error_code for row in rows(response)] == [code]
-
-
-def test_a_history_that_diverges_is_told_where(node: Node) -> None:
-    node.services.metadata.create_topic("t", 1)
-    partition = node.services.partitions.get("t", 0)
-    partition.leader_epoch = 1
-    append(node, "t", b"a")
-    partition.leader_epoch = 4
-    append(node, "t", b"b")
-    response = node.handle(request(wanted(node, "t", 12, from_offset(2, last_fetched_epoch=3)), max_wait_ms=30_000), 12)
-    (row,) = rows(response)
-    assert (row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 1, 1)
-    assert len(row.records) == 0
-    agrees = node.handle(request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=1))), 12)
-    assert rows(agrees)[0].diverging_epoch.epoch == -1
-    assert sizes(agrees)[0] > 0
-
-
-@pytest.mark.parametrize("last_fetched_epoch, diverging", [(0, (-1, -1)), (1, (0, 2)), (3, (0, 2)), (4, (-1, -1))])
-def test_before_its_first_record_an_epoch_begins_at_the_log_end(
-    node: Node, last_fetched_epoch: int, diverging: tuple[int, int]
-) -> None:
-    """Kafka notes the epoch there when it becomes leader."""
-    node.services.metadata.create_topic("t", 1)
-    append(node, "t", b"a", b"b")
-    node.services.partitions.get("t", 0).leader_epoch = 4
-    position = from_offset(2, last_fetched_epoch=last_fetched_epoch)
-    (row,) = rows(node.handle(request(wanted(node, "t", 12, position)), 12))
-    assert (row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, *diverging)
 
 
 def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
@@ -276,21 +170,6 @@ def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
 def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """The threads of `let_cool`."""
     return let_cool(node, monkeypatch)
-
-
-def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
-    """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
-    brought: set[tuple[int, int]] = set()
-
-    def read_cached(file: File, length: int, position: int) -> bytes | None:
-        return file.read_at(length, position) if (os.fstat(file.fileno).st_ino, position) in brought else None
-
-    def warm(file: File, length: int, position: int) -> None:
-        brought.add((os.fstat(file.fileno).st_ino, position))
-
-    monkeypatch.setattr(File, "read_cached", read_cached)
-    monkeypatch.setattr(File, "warm", warm)
-    return node.time.scheduler.hold()
 
 
 def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: HeldThreads) -> None:
@@ -421,28 +300,6 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     sizes(answers[0])
 
 
-@pytest.mark.parametrize("version", range(19))
-def test_who_leads_a_partition_is_told(node: Node, version: int) -> None:
-    led_elsewhere(node, 5, "t")
-    (row,) = rows(response := old(node, version, from_offset(0), max_wait_ms=500))
-    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    response = over_the_wire(response, version)
-    hint = rows(response)[0].current_leader
-    assert (hint.leader_id, hint.leader_epoch) == ((5, 7) if version >= 12 else (-1, -1))
-    found = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
-    assert found == ([(5, "five.example", 9095, "r5")] if version >= 16 else [])
-
-
-@pytest.mark.parametrize("version", [9, 12, 16, 18])
-def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: int) -> None:
-    node.services.metadata.create_topic("t", 1)
-    node.services.partitions.get("t", 0).leader_epoch = 3
-    (row,) = rows(response := old(node, version, from_offset(0, current_leader_epoch=2)))
-    assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
-    hint = rows(over_the_wire(response, version))[0].current_leader
-    assert hint.leader_id == (0 if version >= 12 else -1)
-
-
 def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked(node, old(node, 12, from_offset(0), max_wait_ms=500))
@@ -450,21 +307,6 @@ def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: Node) ->
     node.time.advance()
     (row,) = rows(replies[0])
     assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5)
-
-
-@pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
-def test_a_version_without_the_storage_error_is_told_to_retry(
-    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    node.services.metadata.create_topic("t", 1)
-    put(node)
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(type(node.services.partitions.get("t", 0)), "read", fail)
-    assert [row.error_code for row in rows(old(node, version, from_offset(0)))] == [code]
-    assert caplog.messages == ["the store failed (t-0)"]
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 9])

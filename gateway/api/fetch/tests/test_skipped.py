@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.conversion import Conversions
-from headgate.gateway.api.fetch_conversion import SKIPPED_BYTES
-from headgate.gateway.api.handlers.tests.records.test_fetch import NOW_MS, from_offset, put, request, rows, wanted
+from headgate.gateway.api.fetch.conversion import SKIPPED_BYTES
+from headgate.gateway.api.fetch.tests.fetches import NOW_MS, from_offset, put, request, rows, wanted
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.records import control
@@ -41,7 +41,7 @@ def marked(node: Node) -> Node:
 @pytest.fixture(autouse=True)
 def one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fetch that does not wait reads one large piece behind its first one."""
-    monkeypatch.setattr("headgate.gateway.api.fetch_conversion.MAX_SKIPPED_BYTES", SKIPPED_BYTES)
+    monkeypatch.setattr("headgate.gateway.api.fetch.conversion.MAX_SKIPPED_BYTES", SKIPPED_BYTES)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from crc32c import crc32c
 
 from headgate.gateway.api.conversion import BYTES_PER_ROW
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
-from headgate.gateway.api.handlers.tests.records.test_fetch import (
+from headgate.gateway.api.fetch.plan import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch.tests.fetches import (
     NOW_MS,
     RECORDS,
     from_offset,

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
-from headgate.gateway.api.fetch_rows import RowReader
-from headgate.gateway.api.fetch_sessions import FEW
-from headgate.gateway.api.handlers.tests.records.test_fetch import (
+from headgate.gateway.api.fetch.plan import AT_ONCE, FetchPlan
+from headgate.gateway.api.fetch.rows import PartitionReader
+from headgate.gateway.api.fetch.tests.fetches import (
     append,
     from_offset,
     parked_fetch,
@@ -18,6 +17,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
     sizes,
     wanted,
 )
+from headgate.gateway.api.fetch_sessions import FEW
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked, start
 from headgate.protocol.errors import ErrorCode
@@ -31,13 +31,13 @@ MANY = 2 * FEW
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The partitions that plans look at, in order."""
     found: list[int] = []
-    row = RowReader.read
+    row = PartitionReader.read
 
-    def counted(reader: RowReader, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
+    def counted(reader: PartitionReader, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
         found.append(one.partition)
         return row(reader, key, one, *rest, **options)
 
-    monkeypatch.setattr(RowReader, "read", counted)
+    monkeypatch.setattr(PartitionReader, "read", counted)
     return found
 
 

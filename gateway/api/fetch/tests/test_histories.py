@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headgate.gateway.api.fetch_plan import FetchPlan
-from headgate.gateway.api.fetch_rows import RowReader
+from headgate.gateway.api.fetch.plan import FetchPlan
+from headgate.gateway.api.fetch.rows import PartitionReader
 from headgate.gateway.api.fetch_sessions import FetchTurn
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
@@ -77,8 +77,8 @@ class LooksAtAll:
 
     def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
-        reader = RowReader(node.context(version), request.isolation_level)
-        return FetchPlan(request, node.services, turn, 0.0, reader).few_rows(blocking=True)
+        reader = PartitionReader(node.context(version), request.isolation_level)
+        return FetchPlan(request, node.services, turn, 0.0, reader).few_rows(blocking=True) or []
 
     def select(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
         found: dict[str | bytes, list[PartitionData]] = {}

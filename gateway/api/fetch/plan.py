@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.gateway.api.fetch_rows import NO_DIVERGENCE, RowReader, release, release_all
+from headgate.gateway.api.fetch.rows import NO_DIVERGENCE, PartitionReader, release, release_all
 from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
 from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.tasks import Task, WaitList, shielded
@@ -39,10 +39,10 @@ AT_ONCE = 16
 """Partitions between two readings of the clock, if there are many."""
 _NOTHING_COUNTED = (-1, 0)
 
-Rows: TypeAlias = list[PartitionData]
-Topics: TypeAlias = dict[TopicKey, FetchableTopicResponse]
+FetchRows: TypeAlias = list[PartitionData]
+RowsByTopic: TypeAlias = dict[TopicKey, FetchableTopicResponse]
 ReadRow: TypeAlias = Callable[[TopicKey, FetchPartition, int, bool, bool], PartitionData]
-"""`RowReader.read`, or a function that calls it."""
+"""`PartitionReader.read`, or a function that calls it."""
 
 
 def disk_is_late() -> KafkaError:
@@ -75,7 +75,7 @@ class FetchPlan:
         broker: Services,
         turn: FetchTurn,
         now_ms: float,
-        reader: RowReader,
+        reader: PartitionReader,
         read: ReadRow | None = None,
     ) -> None:
         self.broker = broker
@@ -109,18 +109,16 @@ class FetchPlan:
 
     # Planning
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the plan takes several slices."""
-        return len(self.turn.partitions) > FEW or self.turn.pending_update is not None
-
-    def few_rows(self, *, blocking: bool = False) -> Rows:
-        """The rows of a plan that is not large."""
-        rows: Rows = []
+    def few_rows(self, *, blocking: bool = False) -> FetchRows | None:
+        """The rows; None if there are many, which take several slices."""
+        turn = self.turn
+        if len(turn.partitions) > FEW or turn.pending_update is not None:
+            return None
+        rows: FetchRows = []
         self._plan_some(rows, FEW, blocking)
         return rows
 
-    def all_rows(self, *, blocking: bool = False) -> Task[Rows]:
+    def all_rows(self, *, blocking: bool = False) -> Task[FetchRows]:
         """The rows of any plan. Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that has grown too large.
 
         If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
@@ -128,9 +126,10 @@ class FetchPlan:
         turn, update = self.turn, self.turn.pending_update
         if update is not None:  # the session remembers what the fetch names, also if the client has disconnected
             yield from shielded(self.broker.tasks, lambda _: update, self.disk_deadline_ms(), disk_is_late)
-        if not self.is_large:
-            return self.few_rows(blocking=blocking)
-        rows: Rows = []
+        rows = self.few_rows(blocking=blocking)
+        if rows is not None:
+            return rows
+        rows = []
         while len(rows) < len(turn.partitions):
             start = len(rows)
             self._plan_some(rows, start + AT_ONCE, blocking)
@@ -139,7 +138,7 @@ class FetchPlan:
             yield
         return rows
 
-    def new_rows(self, *, blocking: bool = False) -> Task[Rows]:
+    def new_rows(self, *, blocking: bool = False) -> Task[FetchRows]:
         """Plan every partition anew, including those that are dirty now."""
         if self.turn.items is not None:
             self.turn.gather()
@@ -150,7 +149,7 @@ class FetchPlan:
             self._watched = {}  # a new dict: a parked fetch is in the lists of the old one
         return (yield from self.all_rows(blocking=blocking))
 
-    def _plan_some(self, rows: Rows, end: int, blocking: bool) -> None:
+    def _plan_some(self, rows: FetchRows, end: int, blocking: bool) -> None:
         """Add rows up to the number `end`. The first batch is complete, whatever its size; the rest keeps the limits.
 
         If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
@@ -193,7 +192,7 @@ class FetchPlan:
 
     # Is it enough?
 
-    def answers_now(self, rows: Rows) -> bool:
+    def answers_now(self, rows: FetchRows) -> bool:
         """Whether to answer without a wait: enough bytes, an urgent row, or a client that does not want to wait.
 
         If all possible data is on the disk, the fetch waits for the disk.
@@ -207,7 +206,7 @@ class FetchPlan:
             self._count_some(rows, 0)
         return self._counted >= self._min_bytes and not self.is_blocked
 
-    def enough(self, rows: Rows) -> Rows | None:
+    def enough(self, rows: FetchRows) -> FetchRows | None:
         """The rows if they are to be sent; otherwise they are released."""
         if self.answers_now(rows):
             return rows
@@ -233,7 +232,7 @@ class FetchPlan:
         """The deadline of a wait for a disk that begins now."""
         return self.broker.clock.monotonic_ms() + DISK_DEADLINE_MS
 
-    def _count_some(self, rows: Rows, start: int) -> None:
+    def _count_some(self, rows: FetchRows, start: int) -> None:
         """Count the rows from number `start` on towards `min_bytes`, and keep the partitions with something to send."""
         if self.reader.is_urgent:  # the fetch does not wait
             return
@@ -256,7 +255,7 @@ class FetchPlan:
         changed = self.turn.changed
         return self._watched if changed is None else (changed,)
 
-    def count_changed(self, changed: WaitList) -> Rows | None:
+    def count_changed(self, changed: WaitList) -> FetchRows | None:
         """Without a session: plan and count the changed partition. None: it has to be read from its disk."""
         number, _ = self._watched[changed]
         key, wanted = self.turn.partitions[number]
@@ -272,10 +271,10 @@ class FetchPlan:
             reader.is_urgent = len(self._watched) > lists  # a new topic of that name: its appends would not be seen
         return [row]
 
-    def count_marked(self, marked: list[CachedPartition], turn: SessionTurn) -> Rows | None:
+    def count_marked(self, marked: list[CachedPartition], turn: SessionTurn) -> FetchRows | None:
         """In a session: plan and count the partitions that became dirty. None: one has to be read from its disk."""
         self.reader.is_urgent = False
-        rows: Rows = []
+        rows: FetchRows = []
         for item in marked:
             try:
                 rows.append(self._look_at(item, turn))
@@ -328,27 +327,25 @@ class FetchPlan:
 
     # Answering
 
-    def respond(self, rows: Rows) -> Task[FetchResponse]:
-        """`response` with any number of rows."""
+    def respond(self, rows: FetchRows) -> Task[FetchResponse]:
+        """`response`, with any number of rows."""
         if len(rows) <= FEW:
             return self.response(rows)
-        self._read_ahead()
-        topics: Topics = {}
+        if self.cold:
+            self.cold.start()
+        topics: RowsByTopic = {}
         for start in range(0, len(rows), AT_ONCE):
             self._select_some(topics, rows[start : start + AT_ONCE], start)
             yield
         return self._respond(topics)
 
-    def response(self, rows: Rows) -> FetchResponse:
+    def response(self, rows: FetchRows) -> FetchResponse:
         """The response with the rows to send, grouped by topic. Threads read the rest for the next fetch."""
-        self._read_ahead()
-        return self._respond(self._select_some({}, rows))
-
-    def _read_ahead(self) -> None:
         if self.cold:
             self.cold.start()
+        return self._respond(self._select_some({}, rows))
 
-    def _select_some(self, topics: Topics, rows: Rows, start: int = 0) -> Topics:
+    def _select_some(self, topics: RowsByTopic, rows: FetchRows, start: int = 0) -> RowsByTopic:
         """Add the rows from number `start` on to their topics."""
         turn = self.turn
         is_remembered = turn.items is not None
@@ -364,7 +361,7 @@ class FetchPlan:
                 topics[key] = FetchableTopicResponse("", key, [row])
         return topics
 
-    def _respond(self, topics: Topics) -> FetchResponse:
+    def _respond(self, topics: RowsByTopic) -> FetchResponse:
         turn = self.turn
         if turn.items is not None:
             turn.end()

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from headgate.gateway.api.broker_endpoints import leader_of
-from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.api.refusals import known_code, refusal
 from headgate.gateway.replication.replica import READ_COMMITTED, Replica
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
@@ -35,7 +35,7 @@ STORAGE_ERROR_SINCE = 6
 """The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
 
 
-class RowReader:
+class PartitionReader:
     """Reads partitions for one fetch."""
 
     __slots__ = ("_context", "_isolation_of", "_partitions", "endpoints", "is_urgent", "isolation_level", "partition")
@@ -61,8 +61,8 @@ class RowReader:
 
         Raises WouldBlock if not `blocking`.
         """
-        diverging, records, aborted = NO_DIVERGENCE, None, list[AbortedTransaction]()
-        self.partition = None
+        diverging, records, self.partition = NO_DIVERGENCE, None, None
+        aborted: list[AbortedTransaction] = []
         try:
             partition = self.find(key, wanted.partition)
             if wanted.current_leader_epoch != -1:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from headgate.gateway.api import conversion
 from headgate.gateway.api.context import HandlerContext, SkippedOffsets
 from headgate.gateway.api.conversion import ConvertedPiece, Steps
-from headgate.gateway.api.fetch_plan import FetchPlan, Rows, disk_is_late
-from headgate.gateway.api.fetch_rows import RowReader, replace_records
+from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, disk_is_late
+from headgate.gateway.api.fetch.rows import PartitionReader, replace_records
 from headgate.gateway.api.transactions.default_isolation import default_isolation
 from headgate.gateway.replication.replica import READ_COMMITTED, Replica
 from headgate.gateway.runtime.tasks import Task, within
@@ -66,12 +66,12 @@ class Form(Protocol):
         """Whether another plan may follow one whose pieces were all omitted."""
 
 
-def is_open(form: Form, rows: Rows) -> bool:
+def is_open(form: Form, rows: FetchRows) -> bool:
     """Whether rows have to be checked before they are sent."""
     return any(map(form.is_open, rows))
 
 
-def convert(plan: FetchPlan, form: Form, rows: Rows, *, begins_now: bool) -> Task[bool]:
+def convert(plan: FetchPlan, form: Form, rows: FetchRows, *, begins_now: bool) -> Task[bool]:
     """Convert the pieces of the rows. True if the client sees none of the data, and another plan follows.
 
     `begins_now`: small conversions may end at once. Raises KafkaError(REQUEST_TIMED_OUT) if a disk hangs.
@@ -79,15 +79,11 @@ def convert(plan: FetchPlan, form: Form, rows: Rows, *, begins_now: bool) -> Tas
     count = sum(map(form.is_open, rows))
     if not count:
         return False
-    first_bytes = _first_bytes(form, rows)
-    made: list[Converted] = yield from within(
-        plan.broker.tasks,
-        plan.broker.conversions.awaited(
-            _steps(plan, form, rows), count * conversion.BYTES_PER_ROW, first_bytes, begins_now=begins_now
-        ),
-        plan.disk_deadline_ms(),
-        disk_is_late,
-    )
+    conversions, steps, size = plan.broker.conversions, _steps(plan, form, rows), count * conversion.BYTES_PER_ROW
+    made = conversions.at_once(steps, max(size, _first_bytes(form, rows))) if begins_now else None
+    if made is None:
+        rest = conversions.awaited(steps, size)
+        made = yield from within(plan.broker.tasks, rest, plan.disk_deadline_ms(), disk_is_late)
     has_moved = False
     for (key, wanted), row, replacement in zip(plan.turn.partitions, rows, made, strict=True):
         if isinstance(replacement, KafkaError | OSError):
@@ -98,7 +94,7 @@ def convert(plan: FetchPlan, form: Form, rows: Rows, *, begins_now: bool) -> Tas
     return has_moved and not is_something and form.reads_on(plan)
 
 
-def _steps(plan: FetchPlan, form: Form, rows: Rows) -> Steps[list[Converted]]:
+def _steps(plan: FetchPlan, form: Form, rows: FetchRows) -> Steps[list[Converted]]:
     replacements: list[Converted] = []
     room, spent = CONVERTED_BYTES, 0
     for (_, wanted), row in zip(plan.turn.partitions, rows, strict=True):
@@ -116,7 +112,7 @@ def _steps(plan: FetchPlan, form: Form, rows: Rows) -> Steps[list[Converted]]:
     return replacements
 
 
-def _first_bytes(form: Form, rows: Rows) -> int:
+def _first_bytes(form: Form, rows: FetchRows) -> int:
     """How many bytes the first slice of `_steps` reads at most."""
     first = 0
     for row in rows:
@@ -127,7 +123,7 @@ def _first_bytes(form: Form, rows: Rows) -> int:
     return first
 
 
-class Batches:
+class AsBatches:
     """Batches, for versions since 10 and logs with messages of magic 0 and 1."""
 
     def is_open(self, row: PartitionData) -> bool:
@@ -182,7 +178,7 @@ class BatchesWithoutZstd:
         return False
 
 
-BATCHES, BATCHES_WITHOUT_ZSTD = Batches(), BatchesWithoutZstd()
+BATCHES, BATCHES_WITHOUT_ZSTD = AsBatches(), BatchesWithoutZstd()
 
 
 class MessageSets:
@@ -209,7 +205,7 @@ class MessageSets:
         self._first_offsets: dict[tuple[object, int], int] = {}
         """The client's offset in each partition without a message so far."""
         isolation_of = default_isolation(context, request.replica_id)
-        self.reader = RowReader(context, request.isolation_level, isolation_of)
+        self.reader = PartitionReader(context, request.isolation_level, isolation_of)
 
     def limit(self, plan: FetchPlan) -> None:
         """Limit a plan to what may be converted for one response."""
@@ -223,7 +219,7 @@ class MessageSets:
     def read(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
-        """Read a partition as `RowReader.read` does, from where the client's last fetch ended."""
+        """Read a partition as `PartitionReader.read` does, from where the client's last fetch ended."""
         reader = self.reader
         if self._client.skipped:
             self._resume(key, wanted)

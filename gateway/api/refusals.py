@@ -1,0 +1,36 @@
+"""The errors of rows: the code and message for the client, the reason for the log, and the count of each error."""
+
+from __future__ import annotations
+
+import logging
+
+from headgate.gateway.api.context import Services
+from headgate.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger("headgate.handlers")
+
+
+def refusal(broker: Services, error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
+    """The code and message for a client. An OSError is a disk's: the client gets KAFKA_STORAGE_ERROR, the log the rest.
+
+    Clients show the code alone, and many retry silently: the broker's log must have the reason for a storage error.
+    `topic` and `index`: the partition, for errors that do not name it.
+    """
+    if isinstance(error, KafkaError):
+        broker.refusals[error.code] += 1
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            logger.error("storage error for a client%s: %s", _of(topic, index), error.message)
+        return error.code, error.message
+    broker.refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
+    logger.error("the store failed%s", _of(topic, index), exc_info=error)
+    return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
+
+
+def _of(topic: str, index: int) -> str:
+    return f" ({topic}-{index})" if topic else ""
+
+
+def known_code(code: ErrorCode, version: int, storage_error_since: int) -> ErrorCode:
+    """The code for the client's version: clients that do not know KAFKA_STORAGE_ERROR must retry instead."""
+    is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < storage_error_since
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code
