@@ -147,16 +147,16 @@ def writing(name: str, faults: Faults, batch: int) -> Callable[..., Iterator[Any
 
     def run(*arguments: Any) -> Iterator[Any]:
         from headgate.spark.sink import tasks
-        from headgate.spark.sink.transaction import BatchWriter
+        from headgate.spark.sink.transaction import TransactionWriter
 
-        originals = {step: getattr(BatchWriter, step) for step in ("add", "write")}
+        originals = {step: getattr(TransactionWriter, step) for step in ("add", "write")}
         for step, original in originals.items():
-            setattr(BatchWriter, step, faults.around(original, lambda: batch, step))
+            setattr(TransactionWriter, step, faults.around(original, lambda: batch, step))
         try:
             yield from getattr(tasks, name)(*arguments)
         finally:
             for step, original in originals.items():
-                setattr(BatchWriter, step, original)
+                setattr(TransactionWriter, step, original)
 
     return run
 

@@ -135,7 +135,7 @@ class FetchPlan:
             self._plan_some(rows, start + AT_ONCE, blocking)
             if self._max_wait_ms > 0:
                 self._count_some(rows, start)
-            yield
+            yield None
         return rows
 
     def new_rows(self, *, blocking: bool = False) -> Task[FetchRows]:
@@ -336,7 +336,7 @@ class FetchPlan:
         topics: RowsByTopic = {}
         for start in range(0, len(rows), AT_ONCE):
             self._select_some(topics, rows[start : start + AT_ONCE], start)
-            yield
+            yield None
         return self._respond(topics)
 
     def response(self, rows: FetchRows) -> FetchResponse:

@@ -11,6 +11,7 @@ import trio
 from headgate.gateway.api import conversion
 from headgate.gateway.api.conversion import HUNG_MS, MAX_HUNG, TURN_BYTES, Conversions
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, TrioClock
+from headgate.gateway.runtime.tasks import Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -54,6 +55,16 @@ def test_what_fails_in_its_first_slice_raises_and_later_is_told() -> None:
     threads.conversions.run(steps(error, 1), 10, late.append)
     threads.run()
     assert late == [error]
+
+
+def test_a_task_awaits_a_conversion_which_ends_with_the_task() -> None:
+    threads, results = Threads(), list[Any]()
+    tasks = Tasks(threads.time.clock, threads.time.scheduler)
+    running = [tasks.start(threads.conversions.awaited(steps(name, 1), 10), results.append) for name in "abc"]
+    running[1].cancel()
+    threads.run()
+    threads.run()
+    assert (results, threads.begun, threads.conversions.waiting_bytes) == (["a", "c"], [], 0)
 
 
 def test_one_runs_at_a_time_in_the_order_in_which_they_came() -> None:

@@ -11,6 +11,7 @@ from headgate.gateway.api.fetch.rows import PartitionReader
 from headgate.gateway.api.fetch.tests.fetches import (
     append,
     from_offset,
+    let_cool,
     parked_fetch,
     request,
     rows,
@@ -227,6 +228,21 @@ def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
     for _ in range(3):
         node.time.advance()
     assert node.services.partitions.held.count == 0
+
+
+@pytest.mark.usefixtures("planned")
+def test_who_goes_between_two_slices_leaves_no_cold_reads(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.services.metadata.create_topic("t", MANY)
+    for index in range(MANY):
+        append(node, "t", b"a", index=index)
+        append(node, "t", b"b", index=index)
+    threads = let_cool(node, monkeypatch)
+    everything = wanted(node, "t", 12, *[from_offset(1, index) for index in range(MANY)])
+    running = start(node, node.handle(request(everything), 12), lambda _: pytest.fail("nobody waits"))
+    held = node.services.partitions.held
+    assert held.count
+    running.cancel()
+    assert (held.count, threads.waiting) == (0, [])
 
 
 @pytest.mark.usefixtures("in_slices")
