@@ -367,15 +367,16 @@ class Lock:
 class Turn:
     """The use of a lock by one task: the task yields `acquire`, and calls `release` in any case."""
 
-    __slots__ = ("_resume", "_scheduler", "_turns")
+    __slots__ = ("_scheduler", "_turns", "resume")
 
     def __init__(self, turns: deque[Turn], scheduler: Scheduler) -> None:
         self._turns = turns
         self._scheduler = scheduler
+        self.resume: Callable[[None], None] | None = None
 
     def acquire(self, resume: Callable[[None], None]) -> None:
         """Call `resume` once no earlier task holds the lock."""
-        self._resume = resume
+        self.resume = resume
         self._turns.append(self)
         if len(self._turns) == 1:
             resume(None)
@@ -388,17 +389,19 @@ class Turn:
         is_held = turns[0] is self
         turns.remove(self)
         if is_held and turns:
-            self._scheduler.call_soon(partial(turns[0]._resume, None))
+            resume = turns[0].resume
+            assert resume is not None, "a turn in the queue was acquired"
+            self._scheduler.call_soon(partial(resume, None))
 
 
 class Caller:
-    """Whoever awaits a shielded task."""
+    """The client or the task that awaits a shielded task."""
 
     __slots__ = ("is_gone",)
 
     def __init__(self) -> None:
         self.is_gone = False
-        """The client has disconnected, or the deadline has passed: the result is not awaited any more."""
+        """The client has disconnected, or the deadline has passed: the result has no use."""
 
 
 def shielded(

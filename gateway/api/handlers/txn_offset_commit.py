@@ -153,7 +153,7 @@ class _TransactionalCommit:
         return _refusal(code, version)
 
     def _commit(self, error: KafkaError | None = None, *, stages: bool = False) -> Any:
-        """Let the group decide. `error`: why the transaction cannot take the offsets. `stages`: still in the handler."""
+        """Let the group decide. `error`: why the transaction cannot take the offsets. `stages`: in the handler."""
         request, version = self._request, self._context.version
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:

@@ -53,7 +53,10 @@ class _Writes:
         self._ended = WaitList()
 
     def write(self, request: WriteTxnMarkersRequest) -> Task[WriteTxnMarkersResponse]:
-        """Append all markers, and wait for their ends. Several markers of one producer have one result; one without partitions, none."""
+        """Append all markers, and wait for their ends.
+
+        Several markers of one producer have one result; a producer without partitions has none.
+        """
         markers, count = self._services.markers, 0
         for asked in request.markers:
             marker = Marker(

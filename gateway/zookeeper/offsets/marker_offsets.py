@@ -31,7 +31,7 @@ class MarkerOffsets:
         self._dual = dual
 
     def before_marker(self, index: int, producer_id: int, append: AppendMarker) -> Check | Task[None]:
-        """Write the producer's pending offsets to ZooKeeper, then call `append` with the check of the marker's decision.
+        """Write a producer's pending offsets to ZooKeeper, then call `append` with the check of the marker's decision.
 
         Returns the check alone if there are no such offsets. Raises KafkaError, as the task does.
         """

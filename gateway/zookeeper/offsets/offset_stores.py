@@ -471,7 +471,9 @@ def _decide_one(
     return decide(shard, group_id, ticket)
 
 
-def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any, partitions_of: Callable[[str], int]) -> Any:
+def _rows_of_zero(
+    request: OffsetFetchRequest, row_of_group: Any, partitions_of: Callable[[str], int]
+) -> OffsetFetchResponse:
     """The coordinator's rows of a group as version 0 has them."""
     if row_of_group.error_code != ErrorCode.NONE:
         raise KafkaError(ErrorCode(row_of_group.error_code))

@@ -16,7 +16,7 @@ Resume = Callable[[None], None]
 
 
 class PartitionLock:
-    """The partitions of one operation: a task yields `acquire`, and releases the lock at the end of the `with` block."""
+    """The partitions of one operation: a task yields `acquire`; the end of the `with` block releases the lock."""
 
     __slots__ = ("_locks", "partitions", "resume")
 

@@ -112,7 +112,7 @@ class Bench:
         return self.node.services.partitions.get("t", index)
 
     def send(self, version: int, *rows: tuple[int, bytearray], acks: int = ACKS_ALL, name: str | None = "id") -> Any:
-        """The rows of the response, or the running task, whose reply comes into `replies`; the frame is gone by then."""
+        """The rows of the response, or the running task; its reply comes into `replies`. The frame is gone by then."""
         frames = [memoryview(bytearray(data)) for _, data in rows]
         data = [PartitionProduceData(index, frame) for (index, _), frame in zip(rows, frames, strict=True)]
         request = ProduceRequest(name, acks, 1_500, [TopicProduceData("t", partition_data=data)])

@@ -31,21 +31,17 @@ WALL_MS = 1_700_000_000_000
 class FakeTicket(Ticket):
     """A ticket with a name for failures to show. `hang_up` makes its connection go."""
 
-    __slots__ = ("_is_gone", "name")
+    __slots__ = ("is_gone", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._is_gone = False
+        self.is_gone = False
 
     def __repr__(self) -> str:
         return f"Ticket({self.name})"
 
-    @property
-    def is_gone(self) -> bool:
-        return self._is_gone
-
     def hang_up(self) -> None:
-        self._is_gone = True
+        self.is_gone = True
 
 
 class FakeTopics:
