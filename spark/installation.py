@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from headgate.protocol.messages.metadata import MetadataResponse
 from headgate.spark.jars import installed_pyspark
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster
 
 _PACKAGES: Final = ("numpy", "pandas", "pyarrow")
 _PROBE_S: Final = 20.0

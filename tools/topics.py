@@ -10,21 +10,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from headgate.protocol.client.failure import describe_error_code
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from headgate.storage.disk.layout import format_id
-from headgate.tools.client import Client, ClientError
-from headgate.tools.output import (
-    Row,
-    common_options,
-    describe_error_code,
-    format_table,
-    print_errors,
-    wants_table,
-)
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.output import Row, common_options, format_table, print_errors, wants_table
 
 FAILED = 1
 _TOPIC_RESOURCE = 2

@@ -9,7 +9,7 @@ from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from headgate.spark.reading import opening
 from headgate.spark.reading.log_reader import LogUnavailable, TopicReader
 from headgate.storage.files import Files
-from headgate.tools.client import Client, ClientError
+from headgate.tools.client.client import Client, ClientError
 from headgate.tools.log.data_directory import DataDirectory
 
 _TOPIC_RESOURCE = 2

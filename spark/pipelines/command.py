@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from headgate.spark.load.command import setting
 from headgate.spark.reading.log_reader import LogUnavailable, OffsetOutOfRange
 from headgate.spark.reading.opening import Origin
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.groups.offsets import fetch_committed

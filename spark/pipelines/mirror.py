@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headgate.protocol.client.failure import describe_error_code
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines import sync_points
 from headgate.spark.pipelines.copy_plan import (
     CopiedOffsets,
@@ -32,9 +34,9 @@ from headgate.spark.sink.connection import Connection
 from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker
 from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.source.planning import INTERNAL_TOPICS
-from headgate.tools.client import Client
-from headgate.tools.cluster import TopicPartition, shorten_list
-from headgate.tools.output import Row, UsageError, describe_error_code
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import shorten_list
+from headgate.tools.output import Row, UsageError
 
 OWN_TOPICS = INTERNAL_TOPICS | {BATCHES_TOPIC, OFFSETS_TOPIC}
 _CREATION_TIMEOUT_MS = 30_000

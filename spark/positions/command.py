@@ -14,8 +14,8 @@ from typing import Final
 
 from headgate.spark.positions import actions, locations
 from headgate.tools.arguments import TopicsAction
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.lag_options import add_isolation_option, add_limit_options, not_negative
 from headgate.tools.output import (
     CommandResult,

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import topic_ids
 from headgate.spark.positions.checkpoint import NextOffsets, open_folder
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.offsets import OffsetAndMetadata, commit_offsets
 from headgate.tools.output import UsageError
 

@@ -15,8 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import checkpoint, topic_ids
-from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure, select_partitions
+from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.arguments import Time

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.locations import FILE, GROUP, SPARK, ZOOKEEPER, LocationOffsets, OffsetLocation
 from headgate.spark.positions.topic_ids import NO_ID
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups import export_format
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.members import GroupDescription

@@ -13,11 +13,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from headgate.protocol.client.failure import Failure, describe_error_code
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
 from headgate.protocol.messages.metadata import MetadataResponseTopic
 from headgate.protocol.records import Buffer
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -28,10 +30,9 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
 )
 from headgate.storage.segment.legacy_messages import read_head
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED, is_unknown_partition, list_offsets
-from headgate.tools.output import describe_error_code
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 PARTITION_BYTES: Final = 4 << 20

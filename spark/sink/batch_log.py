@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import itemgetter
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records import Buffer, batch, control
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink.connection import Connection, SinkFailed
 from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker, SinkRefused, decode_marker
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Failure, TopicPartition
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers
 
 PARTITION = TopicPartition(BATCHES_TOPIC, 0)
 # Small segments: compaction leaves the newest alone, and every start reads all

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Self, TypeAlias, TypeVar
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import TRANSIENT, Answers, Cluster
 from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed, list_ends
 
 RETRIABLE = TRANSIENT | {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -23,11 +24,12 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.spark.sink.connection import FENCING, Connection, SinkFailed
 from headgate.spark.sink.encoding import MAX_SEQUENCE, advance, stamp
 from headgate.spark.sink.marker import SinkRefused
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Failure, TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers
 
 # The newest versions that one transaction of many clients can use; version 5 and 12 are for one client (KIP-890)
 _ADD_PARTITIONS = 3

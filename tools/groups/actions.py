@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, group_by_failure, select_partitions
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
 from headgate.tools.groups.lag import PartitionLag, measure_lag

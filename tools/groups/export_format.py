@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.arguments import LARGEST_OFFSET
-from headgate.tools.cluster import Cluster, TopicPartition
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import (
     EARLIEST,
@@ -29,8 +30,9 @@ from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
-from headgate.tools.client import Client
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import TRANSIENT, Answers, Cluster
 
 # Versions of OffsetCommit and OffsetFetch: with topic names, from the coordinator, of many groups, of all topics;
 # of ListOffsets: one offset instead of a list, readers of committed records

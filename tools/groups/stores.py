@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.incremental_alter_configs import (
@@ -29,8 +30,9 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from headgate.tools.client import Client
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import TRANSIENT, Answers, Cluster
 from headgate.tools.groups.members import ZOOKEEPER, GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, refusals
 

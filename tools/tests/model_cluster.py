@@ -2,7 +2,7 @@
 
 Its brokers are plain values behind the real client, encoder and decoder.
 
-`tools.client` connects to sockets of ours, so versions are negotiated and bytes are written and read as on a network.
+The client connects to sockets of ours, so versions are negotiated and bytes are written and read as on a network.
 A test sets up topics, groups, offsets and transactions, and may disturb answers.
 """
 
@@ -105,7 +105,7 @@ from headgate.protocol.messages.write_txn_markers import (
 )
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.tests.fake_broker import reply
 
 LATEST, EARLIEST = -1, -2
@@ -563,7 +563,7 @@ _ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] 
 
 
 class ModelSocket:
-    """What `tools.client` uses of a socket: what is sent is answered at once."""
+    """What `tools.client.client` uses of a socket: what is sent is answered at once."""
 
     def __init__(self, answer: Callable[[Message, int], Message | bytes | None]) -> None:
         self._answer = answer

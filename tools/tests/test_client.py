@@ -9,7 +9,7 @@ from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsReque
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.protocol.schema import Message
-from headgate.tools.client import Client, ClientError, parse_addresses
+from headgate.tools.client.client import Client, ClientError, parse_addresses
 from headgate.tools.tests.fake_broker import SERVED, Answer, fake_broker
 
 

@@ -4,20 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from headgate.tools.client import Client
-from headgate.tools.cluster import (
-    Answers,
-    Cluster,
-    Failure,
-    TopicPartition,
-    by_topic,
-    group_by_failure,
-    select_partitions,
-)
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster, group_by_failure, select_partitions
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -187,14 +181,6 @@ def test_equal_failures_are_grouped() -> None:
     refused, other = Failure.of(ErrorCode.NON_EMPTY_GROUP), Failure(0, "other")
     failures = {TopicPartition("a", number): refused for number in range(7)} | {B0: other, A1: other}
     assert group_by_failure(failures) == [("a-0, a-2, a-3, a-4, a-5, and 1 more", refused), ("a-1, b-0", other)]
-
-
-def test_partitions_show_as_kafka_writes_them() -> None:
-    assert str(TopicPartition("orders", 3)) == "orders-3"
-
-
-def test_partitions_are_grouped_by_topic() -> None:
-    assert by_topic([B0, A1, A0, A1]) == {"b": [B0], "a": [A1, A0]}
 
 
 def test_partitions_of_topics_are_selected(cluster: Cluster) -> None:

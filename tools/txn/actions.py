@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, select_partitions
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.cluster import Cluster, select_partitions
 from headgate.tools.output import DRY_RUN, CommandResult, Row, wants_table
 from headgate.tools.txn.open_transactions import (
     Judgement,

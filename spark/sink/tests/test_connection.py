@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.find_coordinator import TRANSACTION
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import connection as module
 from headgate.spark.sink.connection import Connection, SinkFailed
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Failure, TopicPartition
+from headgate.tools.client.client import ClientError
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from headgate.protocol.messages.add_partitions_to_txn import (
@@ -34,11 +35,11 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import transaction
 from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer, TransactionWriter
-from headgate.tools.cluster import Failure, TopicPartition
 
 PRODUCER = TransactionalProducer("id", 7, 3)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

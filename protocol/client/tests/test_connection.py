@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.compiler import write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.header import write_response_header

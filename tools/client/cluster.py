@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.find_coordinator import GROUP, Coordinator, FindCoordinatorRequest
 from headgate.protocol.messages.metadata import (
@@ -19,8 +20,8 @@ from headgate.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from headgate.tools.client import DEFAULT_TIMEOUT_S, Client, ClientError
-from headgate.tools.output import describe_error_code
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import DEFAULT_TIMEOUT_S, Client, ClientError
 
 TRANSIENT = frozenset(
     {
@@ -44,41 +45,12 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class TopicPartition(NamedTuple):
-    """A partition by topic and number. It sorts by number, not by text, and its text is Kafka's `topic-0`."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
-
-
-class Failure(NamedTuple):
-    """The reason for a missing answer. `code` is NONE if the reason comes from no broker."""
-
-    code: int
-    text: str
-
-    @classmethod
-    def of(cls, code: int, message: str | None = None) -> Failure:
-        return cls(code, describe_error_code(code, message))
-
-
 def group_by_failure(failures: Mapping[TopicPartition, Failure]) -> list[tuple[str, Failure]]:
     """Partitions grouped by failure: their names as one text, and the failure."""
     partitions: defaultdict[Failure, list[str]] = defaultdict(list)
     for partition, why in sorted(failures.items()):
         partitions[why].append(str(partition))
     return [(shorten_list(names), why) for why, names in partitions.items()]
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions by topic, without repetition: the shape of requests."""
-    topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in dict.fromkeys(partitions):
-        topics[partition.topic].append(partition)
-    return topics
 
 
 def shorten_list(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A small blocking client for tools: one connection, one request at a time, over `protocol.client_connection`."""
+"""A small blocking client for tools: one connection, one request at a time, over `protocol.client.connection`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
