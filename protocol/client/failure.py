@@ -1,4 +1,4 @@
-"""A missing answer: the reason, and what its error code asks of a client: again, elsewhere, or never.
+"""A missing answer: the reason, and the client's recovery from it: again, elsewhere, or never.
 
 Source: the exceptions of Kafka's clients. ELSEWHERE are the errors below `RefreshRetriableException` (KIP-1050), and
 NOT_CONTROLLER, which Kafka's admin client treats alike; AGAIN are the other retriable ones.
@@ -13,7 +13,7 @@ from headgate.protocol.errors import ErrorCode
 
 
 class Recovery(Enum):
-    """What a client does after an error.
+    """The next step of a client after an error.
 
     AGAIN: the same broker may answer later. ELSEWHERE: another broker may answer, so ask for the leader, the
     coordinator or the controller first. NEVER: every repetition gets the same error.
@@ -56,20 +56,16 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, code: int, message: str | None = None) -> Failure:
-        return cls(code, describe_error_code(code, message))
+        """The failure with an error code: a sentence and its name. The broker's own `message` replaces our sentence."""
+        try:
+            error = ErrorCode(code)
+        except ValueError:
+            return cls(code, message or f"error {code}")
+        return cls(code, f"{message or error.message.rstrip('.')} ({error.name})")
 
     @property
     def recovery(self) -> Recovery:
-        """What a client does after this failure; NEVER for an unknown code."""
+        """The next step of a client; NEVER for an unknown code."""
         if self.code in _ELSEWHERE:
             return Recovery.ELSEWHERE
         return Recovery.AGAIN if self.code in _RETRIABLE else Recovery.NEVER
-
-
-def describe_error_code(code: int, message: str | None = None) -> str:
-    """A sentence and the name of an error code. The broker's own `message` replaces our sentence."""
-    try:
-        error = ErrorCode(code)
-    except ValueError:
-        return message or f"error {code}"
-    return f"{message or error.message.rstrip('.')} ({error.name})"

@@ -271,11 +271,11 @@ def _mirror(options: argparse.Namespace) -> Iterator[Row]:
         Connection(sink.bootstrap) as connection,
     ):
         source.refresh([]), other.refresh([])
-        if source.cluster_id == other.cluster_id and not options.prefix:
+        if source.routing.cluster_id == other.routing.cluster_id and not options.prefix:
             raise UsageError("source and target are the same cluster: give --prefix, or --to-bootstrap-server")
         wanted = mirrors.Mirror(
             options.name,
-            source.cluster_id,
+            source.routing.cluster_id,
             options.topics,
             options.pattern,
             options.prefix,

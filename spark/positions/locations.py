@@ -115,7 +115,7 @@ def _of_group(location: OffsetLocation, cluster: Cluster) -> LocationOffsets:
     if failed:
         raise UsageError(f"the offsets of {location} are not known: {failed[location.name].text}")
     cluster.topics({partition.topic for partition in found[location.name]})  # the id of the cluster comes with topics
-    return LocationOffsets(found[location.name], cluster.cluster_id)
+    return LocationOffsets(found[location.name], cluster.routing.cluster_id)
 
 
 def _of_zookeeper(location: OffsetLocation, cluster: Cluster, topics: WantedTopics) -> LocationOffsets:

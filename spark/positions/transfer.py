@@ -63,7 +63,7 @@ def made_anew(cluster: Cluster, source: LocationOffsets) -> list[str]:
     topics = cluster.topics({partition.topic for partition in source.offsets})
     present = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id != NO_ID}
     anew = {name for name, topic_id in source.topic_ids.items() if present.get(name, topic_id) != topic_id}
-    if source.cluster_id is not None and source.cluster_id == cluster.cluster_id:
+    if source.cluster_id is not None and source.cluster_id == cluster.routing.cluster_id:
         epochs = {
             TopicPartition(name, row.partition_index): row.leader_epoch
             for name, topic in topics.items()

@@ -353,7 +353,7 @@ def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         text = zookeeper_text.build_text(offsets)
     else:
         cluster.refresh([])
-        text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
+        text = json.dumps(export_format.build_document(groups, offsets, cluster.routing.cluster_id, now_ms()), indent=2)
     if options.output is None:
         return CommandResult(notes=notes, document=text)
     _write(options.output, text)

@@ -140,7 +140,7 @@ def drop_foreign_epochs(
         for name, topic in topics.items()
         for row in topic.partitions
     }
-    is_same = cluster_id is not None and cluster_id == cluster.cluster_id
+    is_same = cluster_id is not None and cluster_id == cluster.routing.cluster_id
 
     def without_foreign_epoch(partition: TopicPartition, row: OffsetAndMetadata) -> OffsetAndMetadata:
         is_known = is_same and row.leader_epoch <= epochs.get(partition, -1)

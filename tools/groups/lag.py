@@ -136,7 +136,7 @@ def _partition_lag(
         return PartitionLag(group, partition, row, None, None, None, None, status, None, owner)
     start, end = ends.starts[partition], ends.readable_end(partition, row and row.offset)
     lag = _lag(partition, row, start, end, times, now_ms)
-    leader = cluster.leader(partition)
+    leader = cluster.routing.leader(partition)
     node = None if isinstance(leader, Failure) else leader
     return PartitionLag(group, partition, row, start, end, lag.records, lag.seconds, lag.status.value, node, owner)
 

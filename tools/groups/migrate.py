@@ -182,7 +182,7 @@ def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
 def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
     """Partitions that do not exist: their offsets are kept."""
     cluster.topics({partition.topic for partition in partitions})
-    leaders = {partition: cluster.leader(partition) for partition in partitions}
+    leaders = {partition: cluster.routing.leader(partition) for partition in partitions}
     return {
         partition: leader
         for partition, leader in leaders.items()

@@ -125,7 +125,7 @@ def run_abort(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     partition = TopicPartition(topic, numbers[0])
     if options.start_offset is None:
         cluster.topics([topic])
-        leader = cluster.leader(partition)
+        leader = cluster.routing.leader(partition)
         if isinstance(leader, Failure):
             return CommandResult(failures=[f"{partition}: {leader.text}", _NOTHING_ABORTED])
         epochs = options.producer_epoch, options.coordinator_epoch

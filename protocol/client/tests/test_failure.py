@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.protocol.client.failure import Failure, Recovery, describe_error_code
+from headgate.protocol.client.failure import Failure, Recovery
 from headgate.protocol.errors import ErrorCode
 
 # The classes below RefreshRetriableException in Kafka 4.1's clients, by code
@@ -25,9 +25,7 @@ def test_an_unknown_error_is_never_repeated() -> None:
 
 
 def test_an_error_code_becomes_a_sentence() -> None:
-    assert describe_error_code(ErrorCode.NON_EMPTY_GROUP) == "The group is not empty (NON_EMPTY_GROUP)"
-    assert (
-        describe_error_code(ErrorCode.NON_EMPTY_GROUP, "it has two members") == "it has two members (NON_EMPTY_GROUP)"
-    )
-    assert describe_error_code(9999) == "error 9999"
-    assert describe_error_code(9999, "what is new") == "what is new"
+    assert Failure.of(ErrorCode.NON_EMPTY_GROUP).text == "The group is not empty (NON_EMPTY_GROUP)"
+    assert Failure.of(ErrorCode.NON_EMPTY_GROUP, "it has two members").text == "it has two members (NON_EMPTY_GROUP)"
+    assert Failure.of(9999).text == "error 9999"
+    assert Failure.of(9999, "what is new").text == "what is new"

@@ -166,6 +166,8 @@ class FakeConnection:
     def ask_any(self, ask: Any) -> Any:
         return ask(self)
 
+    ask_controller = ask_any
+
     def partition_count(self, topic: str) -> int:
         return int(topic in self.topics)
 

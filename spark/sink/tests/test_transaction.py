@@ -73,7 +73,7 @@ class Broker:
             raise SinkFailed(found.text, found.code)
         return found
 
-    def ask_leaders(self, keys: Any, ask: Any, on_retry: Callable[[], None] = lambda: None) -> dict[Any, Any]:
+    def ask_leaders(self, keys: Any, ask: Any) -> dict[Any, Any]:
         """As `Connection` does it, with NETWORK_EXCEPTION for the only error that passes."""
         found: dict[Any, Any] = {}
         missing = list(keys)
@@ -84,8 +84,6 @@ class Broker:
                 elif answer.code != ErrorCode.NETWORK_EXCEPTION:
                     raise SinkFailed(f"{key}: {answer.text}", answer.code)
             missing = [key for key in missing if key not in found]
-            if missing:
-                on_retry()
         return found
 
 
