@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.protocol.messages.metadata import MetadataResponse
 from headgate.spark.jars import installed_pyspark
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster
 
 _PACKAGES: Final = ("numpy", "pandas", "pyarrow")
 _PROBE_S: Final = 20.0
@@ -142,12 +141,11 @@ def ports_of_brokers(bootstrap: str, timeout_s: float) -> dict[str, str | None]:
     """Dial each address that a cluster advertises: error by address, None if it answers; "" is the bootstrap itself."""
     try:
         with Cluster(bootstrap, timeout_s=timeout_s) as cluster:
-            answer: MetadataResponse = cluster.refresh([])
+            cluster.refresh([])
     except ClientError as error:
         return {"": str(error)}
     found: dict[str, str | None] = {"": None}
-    for broker in answer.brokers:
-        address = f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}"
+    for address in cluster.routing.addresses.values():
         try:
             Client(address, timeout_s=timeout_s).close()
             found[address] = None

@@ -14,13 +14,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import batch, compression
 from headgate.protocol.records.batch import Record
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Answers, Cluster
 from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result, wants_table
 
 PARTITIONS: Final = 4

@@ -25,7 +25,7 @@ from headgate.spark.jar_sets import CONNECTOR, Jar
 from headgate.spark.jars import JarsMissing, default_folder, installed_pyspark, is_right, jar_set
 from headgate.spark.option_table import Use
 from headgate.spark.options import UnknownOption, check_options, tuned_options
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

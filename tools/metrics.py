@@ -10,7 +10,7 @@ import http.client
 import sys
 from collections.abc import Sequence
 
-from headgate.tools.client import ClientError, parse_addresses
+from headgate.tools.client.client import ClientError, parse_addresses
 from headgate.tools.output import printable, seconds
 
 FAILED, MISUSED = 1, 2

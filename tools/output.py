@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from headgate.protocol.errors import ErrorCode
-from headgate.tools.client import DEFAULT_TIMEOUT_S
+from headgate.tools.client.client import DEFAULT_TIMEOUT_S
 
 _LONGEST_TIMEOUT_S = 86_400
 
@@ -108,15 +107,6 @@ def seconds(text: str) -> float:
     if not 0 < seconds <= _LONGEST_TIMEOUT_S:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {_LONGEST_TIMEOUT_S}")
     return seconds
-
-
-def describe_error_code(code: int, message: str | None = None) -> str:
-    """A sentence and the name of an error code. The broker's own `message` replaces our sentence."""
-    try:
-        error = ErrorCode(code)
-    except ValueError:
-        return message or f"error {code}"
-    return f"{message or error.message.rstrip('.')} ({error.name})"
 
 
 def format_table(rows: Sequence[Row]) -> list[str]:

@@ -10,21 +10,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from headgate.storage.disk.layout import format_id
-from headgate.tools.client import Client, ClientError
-from headgate.tools.output import (
-    Row,
-    common_options,
-    describe_error_code,
-    format_table,
-    print_errors,
-    wants_table,
-)
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.output import Row, common_options, format_table, print_errors, wants_table
 
 FAILED = 1
 _TOPIC_RESOURCE = 2
@@ -121,7 +118,7 @@ def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[R
     configs = own_configs(client, [topic.name or "" for topic in found])
     rows = [_description(topic, configs.get(topic.name or "", {})) for topic in found]
     failures = [
-        f"{topic.name} cannot be described: {describe_error_code(topic.error_code, _MESSAGES.get(topic.error_code))}"
+        f"{topic.name} cannot be described: {Failure.of(topic.error_code, _MESSAGES.get(topic.error_code)).text}"
         for topic in topics
         if topic.error_code != ErrorCode.NONE
     ]
@@ -150,17 +147,17 @@ def _description(topic: MetadataResponseTopic, configs: Mapping[str, str]) -> Ro
 def own_configs(client: Client, names: Sequence[str]) -> dict[str, dict[str, str]]:
     if not names:
         return {}
-    resources = [
-        DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
-        for name in names
-    ]
-    answer = client.ask(DescribeConfigsRequest(resources=resources))
     return {
-        result.resource_name: {
-            entry.name: entry.value for entry in result.configs if entry.config_source == _DYNAMIC_TOPIC_CONFIG
-        }
-        for result in answer.results
+        name: {entry.name: entry.value for entry in entries if entry.config_source == _DYNAMIC_TOPIC_CONFIG}
+        for name, entries in describe_configs(client, names).items()
     }
+
+
+def describe_configs(client: Client, names: Iterable[str], keys: list[str] | None = None) -> dict[str, list[Any]]:
+    """The configs of topics, all or those with these keys. Raises ClientError."""
+    resources = [DescribeConfigsResource(_TOPIC_RESOURCE, name, keys) for name in names]
+    answer = client.ask(DescribeConfigsRequest(resources=resources))
+    return {result.resource_name: result.configs for result in answer.results}
 
 
 def delete_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
@@ -187,7 +184,7 @@ def _outcomes(
             rows.append({"topic": result.name, done: not is_harmless})
         else:
             advice = f"; {option} accepts that" if is_harmless else ""
-            why = describe_error_code(result.error_code, result.error_message)
+            why = Failure.of(result.error_code, result.error_message).text
             failures.append(f"{result.name} was not {done}: {why}{advice}")
     return rows, failures
 

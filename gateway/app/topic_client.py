@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from headgate.gateway.app.child_process import HeadgateError
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import (
     CreatableTopic,

@@ -1,4 +1,4 @@
-"""The real broker without a port: memory streams, trio's mock clock, a client over `protocol.client_connection`."""
+"""The real broker without a port: memory streams, trio's mock clock, a client over `protocol.client.connection`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.schema import Message
 
 

@@ -16,7 +16,7 @@ from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from headgate.spark.option_table import Use
 from headgate.spark.options import tuned_options
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA
-from headgate.tools.client import Client
+from headgate.tools.client.client import Client
 
 TOPIC: Final = "bench"
 

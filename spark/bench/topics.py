@@ -11,7 +11,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import batch, compression
 from headgate.protocol.records.batch import Record
-from headgate.tools.client import Client, ClientError
+from headgate.tools.client.client import Client, ClientError
 
 BATCH_BYTES: Final = 16 << 10  # batch.size of Kafka's Java producer, by default
 _DIFFERENT = 50

@@ -21,7 +21,7 @@ from headgate.spark.load.output.folder import FolderError, OutputFolder, now_ms
 from headgate.spark.load.output.planning import LoadRefused, TaskFailed
 from headgate.spark.load.output.tables import ICEBERG, KINDS, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetRange
-from headgate.tools.client import ClientError
+from headgate.tools.client.client import ClientError
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.output import (
     CommandResult,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.formats.decoding import Decoding
 from headgate.spark.load.last_values.merging import MergedTableName
 from headgate.spark.load.origin import LogOrigin
@@ -18,7 +19,7 @@ from headgate.spark.load.output.row_files import FileOptions
 from headgate.spark.load.output.tables import APPEND, MERGE, PARQUET, TableName, TargetTable, mode_of
 from headgate.spark.load.task import LoadJob
 from headgate.spark.reading.log_reader import Bounds, IsolationLevel, LogUnavailable, OffsetRange, TopicReader
-from headgate.tools.cluster import TopicPartition, shorten_list
+from headgate.tools.client.cluster import shorten_list
 
 
 class LoadListener(Protocol):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.spark.reading import opening
 from headgate.spark.reading.log_reader import LogUnavailable, TopicReader
 from headgate.storage.files import Files
-from headgate.tools.client import Client, ClientError
+from headgate.tools.client.client import Client, ClientError
 from headgate.tools.log.data_directory import DataDirectory
+from headgate.tools.topics import describe_configs
 
-_TOPIC_RESOURCE = 2
 _CLEANUP_POLICY = "cleanup.policy"
 
 
@@ -62,13 +61,6 @@ class LoadOrigin(NamedTuple):
         """Raises ClientError."""
         assert self.bootstrap is not None
         with Client(self.bootstrap) as client:
-            resources = [
-                DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[_CLEANUP_POLICY]
-                )
-                for name in names
-            ]
-            request = DescribeConfigsRequest(resources=resources)
-            found = client.ask(request, client.version(DescribeConfigsRequest, newest=4)).results
-        values = {row.resource_name: [config.value or "" for config in row.configs] for row in found}
+            found = describe_configs(client, names, [_CLEANUP_POLICY])
+        values = {name: [config.value or "" for config in entries] for name, entries in found.items()}
         return {name: any("compact" in value for value in values.get(name, ())) for name in names}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import DamagedDocument, Manifest
 from headgate.spark.load.output.folder import FolderError, OutputFolder
 from headgate.spark.load.output.load_log import LoadLog
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 

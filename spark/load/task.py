@@ -23,7 +23,7 @@ from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.load.output.row_files import FileOptions, RowFiles
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetOutOfRange, OffsetRange, TopicReader
 from headgate.spark.records.columns import UnreadableRecords, columns
-from headgate.tools.client import ClientError
+from headgate.tools.client.client import ClientError
 from headgate.tools.log.offset_gaps import Gap
 
 TASK_ERRORS = (

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import REJECTED, Covered, LoadedFile, Manifest, RangeResult
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.gap_finder import UnexplainedGap, complement, to_int64
@@ -21,7 +22,6 @@ from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.output.tables import APPEND, PARQUET, TableName, mode_of
 from headgate.spark.load.table_rows.verification import TableRows, verify_rows
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import Row
 
 _VISIBLE = "part-"

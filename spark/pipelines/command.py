@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from headgate.spark.load.command import setting
 from headgate.spark.reading.log_reader import LogUnavailable, OffsetOutOfRange
 from headgate.spark.reading.opening import Origin
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.groups.offsets import fetch_committed
@@ -271,11 +271,11 @@ def _mirror(options: argparse.Namespace) -> Iterator[Row]:
         Connection(sink.bootstrap) as connection,
     ):
         source.refresh([]), other.refresh([])
-        if source.cluster_id == other.cluster_id and not options.prefix:
+        if source.routing.cluster_id == other.routing.cluster_id and not options.prefix:
             raise UsageError("source and target are the same cluster: give --prefix, or --to-bootstrap-server")
         wanted = mirrors.Mirror(
             options.name,
-            source.cluster_id,
+            source.routing.cluster_id,
             options.topics,
             options.pattern,
             options.prefix,

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
 from headgate.spark.sink.marker import QueryBatch, SinkMarker
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 CopiedOffsets = Mapping[TopicPartition, int]

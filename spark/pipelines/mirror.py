@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines import sync_points
 from headgate.spark.pipelines.copy_plan import (
     CopiedOffsets,
@@ -27,17 +27,15 @@ from headgate.spark.pipelines.copying import Beside, Copier, describe
 from headgate.spark.pipelines.replay import advance, bounds_end
 from headgate.spark.pipelines.sync_points import OFFSETS_TOPIC, SyncPoint
 from headgate.spark.reading.log_reader import IsolationLevel, TopicDescription, TopicReader
-from headgate.spark.sink.batch_log import CONFIGS
+from headgate.spark.sink.batch_log import CONFIGS, create_topic
 from headgate.spark.sink.connection import Connection
 from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker
 from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.source.planning import INTERNAL_TOPICS
-from headgate.tools.client import Client
-from headgate.tools.cluster import TopicPartition, shorten_list
-from headgate.tools.output import Row, UsageError, describe_error_code
+from headgate.tools.client.cluster import shorten_list
+from headgate.tools.output import Row, UsageError
 
 OWN_TOPICS = INTERNAL_TOPICS | {BATCHES_TOPIC, OFFSETS_TOPIC}
-_CREATION_TIMEOUT_MS = 30_000
 _POINTS = TopicPartition(OFFSETS_TOPIC, 0)
 
 
@@ -92,20 +90,8 @@ class MirrorTarget:
                 )
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        def ask(client: Client) -> str | None:
-            rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-            version = client.version(CreateTopicsRequest, newest=7)
-            topic = CreatableTopic(
-                name=name, num_partitions=partitions, replication_factor=-1 if version >= 4 else 1, configs=rows
-            )
-            answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=_CREATION_TIMEOUT_MS), version)
-            return next(
-                (describe_error_code(row.error_code, row.error_message) for row in answer.topics if row.error_code),
-                None,
-            )
-
-        problem = self._connection.ask_any(ask)
-        if problem is not None:
+        code, problem = create_topic(self._connection, name, partitions, configs)
+        if code:
             raise UsageError(f"{name} cannot be created in the target: {problem}; create the topic by hand")
         self._connection.wait_for_topic(name)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.copy_plan import (
     CopiedOffsets,
     CopyIdentity,
@@ -23,7 +24,6 @@ from headgate.spark.pipelines.copy_plan import (
 from headgate.spark.pipelines.copying import Copier, describe
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange, TopicReader
 from headgate.spark.sink.marker import SinkMarker
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import Row, UsageError
 
 COMMITTED = IsolationLevel.READ_COMMITTED

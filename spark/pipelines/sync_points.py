@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.copy_plan import CopiedOffsets, from_topics, to_topics
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 OFFSETS_TOPIC = "headgate-mirror-offsets"

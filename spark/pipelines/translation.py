@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.sync_points import OffsetPair, SyncPoint, nearest
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange, TopicReader
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 
 COMMITTED = IsolationLevel.READ_COMMITTED

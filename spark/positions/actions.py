@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import checkpoint, topic_ids, transfer
 from headgate.spark.positions.check import CheckStatus, PartitionCheck, check, sentence
 from headgate.spark.positions.lag import read_lag, summarize, to_row
@@ -21,7 +22,7 @@ from headgate.spark.positions.locations import (
 )
 from headgate.spark.positions.topic_ids import TopicIds
 from headgate.storage.disk.layout import format_id
-from headgate.tools.cluster import Cluster, TopicPartition
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.actions import check_lag_limits
 from headgate.tools.groups.offsets import list_ends
 from headgate.tools.groups.reset import OffsetChange

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.checkpoint import NextOffsets
-from headgate.tools.cluster import Failure, TopicPartition
 from headgate.tools.groups.offsets import PartitionEnds, is_unknown_partition
 
 

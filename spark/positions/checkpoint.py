@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from headgate.protocol.internal import spark_checkpoint
-from headgate.protocol.internal.spark_checkpoint import BatchOffsets, MalformedCheckpoint, Positions, Progress
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.spark.positions import checkpoint_files
+from headgate.spark.positions.checkpoint_files import BatchOffsets, MalformedCheckpoint, Positions, Progress
 from headgate.tools.output import UsageError
 
 BATCHES_FOR_RATE: Final = 10
@@ -94,7 +94,7 @@ class LocalFolder:
         """See `Folder`."""
         try:
             with (self._path / path).open("rb") as file:
-                return file.read(spark_checkpoint.MAX_FILE_BYTES + 1)
+                return file.read(checkpoint_files.MAX_FILE_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -122,7 +122,7 @@ class ArrowFolder:
         """See `Folder`."""
         try:
             with self._files.open_input_stream(f"{self._path}/{path}") as file:
-                content: bytes = file.read(spark_checkpoint.MAX_FILE_BYTES + 1)
+                content: bytes = file.read(checkpoint_files.MAX_FILE_BYTES + 1)
                 return content
         except FileNotFoundError:
             return None
@@ -147,12 +147,12 @@ def read_checkpoint(place: str, count: int = BATCHES_FOR_RATE, folder: Folder | 
 
 
 def _read(place: str, files: Folder, count: int) -> Checkpoint:
-    committed = spark_checkpoint.batch_numbers(files.names("commits"))
-    written = spark_checkpoint.batch_numbers(files.names("offsets"))
+    committed = checkpoint_files.batch_numbers(files.names("commits"))
+    written = checkpoint_files.batch_numbers(files.names("offsets"))
     metadata = files.read("metadata")
     if metadata is None and not written:
         raise UsageError(f"{place} is no checkpoint of a query: it has no metadata and no offsets")
-    progress = spark_checkpoint.find_progress(written, committed)
+    progress = checkpoint_files.find_progress(written, committed)
     if committed and progress.done is None:
         raise MalformedCheckpoint(f"commits has batch {committed[-1]}, but offsets has none of the done batches")
     wanted = [batch_number for batch_number in written if progress.done is not None and batch_number <= progress.done][
@@ -168,7 +168,7 @@ def _read(place: str, files: Folder, count: int) -> Checkpoint:
     done = None if progress.done is None else found[progress.done]
     return Checkpoint(
         place,
-        spark_checkpoint.parse_query_id(spark_checkpoint.decode(metadata)) if metadata is not None else None,
+        checkpoint_files.parse_query_id(checkpoint_files.decode(metadata)) if metadata is not None else None,
         progress,
         _by_partition(_initial(files, last) if done is None else done.positions()),
         _by_partition(found[progress.planned].positions()) if progress.planned is not None else {},
@@ -184,7 +184,7 @@ def _batches(files: Folder, numbers: Iterable[int]) -> Iterable[tuple[int, Batch
     for number in numbers:
         content = files.read(f"offsets/{number}")
         try:
-            yield number, None if content is None else spark_checkpoint.parse_offsets(spark_checkpoint.decode(content))
+            yield number, None if content is None else checkpoint_files.parse_offsets(checkpoint_files.decode(content))
         except MalformedCheckpoint as error:
             raise MalformedCheckpoint(f"offsets/{number}: {error}") from None
 
@@ -193,8 +193,8 @@ def _initial(files: Folder, planned: BatchOffsets | None) -> Positions:
     """The offsets at which the sources began; none before the first batch is planned."""
     noted = [] if planned is None else [planned.initial_positions()]
     contents = (files.read(f"sources/{name}/0") for name in sorted(files.names("sources")))
-    found = (spark_checkpoint.parse_initial_positions(content) for content in contents if content is not None)
-    return spark_checkpoint.lowest([*noted, *(positions for positions in found if positions is not None)])
+    found = (checkpoint_files.parse_initial_positions(content) for content in contents if content is not None)
+    return checkpoint_files.lowest([*noted, *(positions for positions in found if positions is not None)])
 
 
 def _by_partition(positions: Positions) -> NextOffsets:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from typing import Final
 
 from headgate.spark.positions import actions, locations
 from headgate.tools.arguments import TopicsAction
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.lag_options import add_isolation_option, add_limit_options, not_negative
 from headgate.tools.output import (
     CommandResult,
@@ -103,17 +103,9 @@ def _run(
     run: Callable[[locations.Connect, argparse.Namespace], CommandResult],
 ) -> int:
     options = parser.parse_args(arguments)
-    with ExitStack() as stack:
-        opened: list[Cluster] = []
-
-        def connect() -> Cluster:
-            if not opened:
-                cluster = Cluster(options.bootstrap_server, timeout_s=options.timeout)
-                opened.append(stack.enter_context(cluster))
-            return opened[0]
-
+    with closing(Cluster(options.bootstrap_server, timeout_s=options.timeout)) as cluster:
         try:
-            result = run(connect, options)
+            result = run(lambda: cluster, options)
         except (ClientError, UsageError) as error:
             result = CommandResult(failures=[str(error)])
     print_result(f"spark {name}", result, is_table=wants_table(options), tables=_table)

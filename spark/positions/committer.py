@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import topic_ids
 from headgate.spark.positions.checkpoint import NextOffsets, open_folder
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.offsets import OffsetAndMetadata, commit_offsets
 from headgate.tools.output import UsageError
 
@@ -27,9 +28,9 @@ class GroupCommitter:
     def __init__(
         self, bootstrap: str, group: str, checkpoint: str | None = None, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._bootstrap, self._group, self._checkpoint = bootstrap, group, checkpoint
+        self._group, self._checkpoint = group, checkpoint
         self._clock_s = clock_s
-        self._cluster: Cluster | None = None
+        self._cluster = Cluster(bootstrap, timeout_s=_TIMEOUT_S)
         self._committed: dict[TopicPartition, int] = {}
         self._all_due_s = 0.0
         self._noted: set[str] = set()
@@ -54,7 +55,7 @@ class GroupCommitter:
 
     def _commit(self, offsets: NextOffsets) -> None:
         rows = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
-        failed = commit_offsets(self._connect(), self._group, rows)
+        failed = commit_offsets(self._cluster, self._group, rows)
         for names, why in group_by_failure(failed):
             logger.warning("the progress of group %s in %s is not committed: %s", self._group, names, why.text)
         self._committed |= {partition: at for partition, at in offsets.items() if partition not in failed}
@@ -67,7 +68,7 @@ class GroupCommitter:
         if self._checkpoint is None or not topics:
             return
         folder = open_folder(self._checkpoint)
-        noted, present = topic_ids.read(folder), topic_ids.fetch(self._connect(), topics)
+        noted, present = topic_ids.read(folder), topic_ids.fetch(self._cluster, topics)
         for name, topic_id in present.ids.items():
             if noted.ids.get(name, topic_id) != topic_id:
                 logger.error("topic %s was made anew since the query began: see `headgate spark check`", name)
@@ -76,13 +77,6 @@ class GroupCommitter:
             topic_ids.write(folder, more)
         self._noted |= topics
 
-    def _connect(self) -> Cluster:
-        if self._cluster is None:
-            self._cluster = Cluster(self._bootstrap, timeout_s=_TIMEOUT_S)
-        return self._cluster
-
     def close(self) -> None:
         """Close the connection; the next commit opens another."""
-        if self._cluster is not None:
-            self._cluster.__exit__()
-            self._cluster = None
+        self._cluster.close()

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import DamagedDocument, Manifest
 from headgate.spark.load.output.folder import FolderError, OutputFolder
 from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.positions import positions, topic_ids
-from headgate.tools.cluster import TopicPartition
 
 __all__ = ["positions", "rates", "topic_ids"]
 

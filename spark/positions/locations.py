@@ -15,8 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import checkpoint, topic_ids
-from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure, select_partitions
+from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.arguments import Time
@@ -114,7 +115,7 @@ def _of_group(location: OffsetLocation, cluster: Cluster) -> LocationOffsets:
     if failed:
         raise UsageError(f"the offsets of {location} are not known: {failed[location.name].text}")
     cluster.topics({partition.topic for partition in found[location.name]})  # the id of the cluster comes with topics
-    return LocationOffsets(found[location.name], cluster.cluster_id)
+    return LocationOffsets(found[location.name], cluster.routing.cluster_id)
 
 
 def _of_zookeeper(location: OffsetLocation, cluster: Cluster, topics: WantedTopics) -> LocationOffsets:

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from headgate.protocol.internal.spark_checkpoint import MalformedCheckpoint, decode
 from headgate.spark.positions.checkpoint import Folder
+from headgate.spark.positions.checkpoint_files import MalformedCheckpoint, decode
 from headgate.storage.disk.layout import format_id, parse_id
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.output import UsageError
 
 FILE: Final = "headgate-topics.json"
@@ -33,7 +33,7 @@ def fetch(cluster: Cluster, topics: Iterable[str]) -> TopicIds:
     """The present ids. A topic is left out if it does not exist, or has no id: before Kafka 2.8. Raises ClientError."""
     rows = cluster.topics(sorted(set(topics)))
     ids = {name: row.topic_id for name, row in rows.items() if not row.error_code and row.topic_id != NO_ID}
-    return TopicIds(ids, cluster.cluster_id)
+    return TopicIds(ids, cluster.routing.cluster_id)
 
 
 def read(folder: Folder) -> TopicIds:

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.locations import FILE, GROUP, SPARK, ZOOKEEPER, LocationOffsets, OffsetLocation
 from headgate.spark.positions.topic_ids import NO_ID
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups import export_format
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.members import GroupDescription
@@ -61,7 +63,7 @@ def made_anew(cluster: Cluster, source: LocationOffsets) -> list[str]:
     topics = cluster.topics({partition.topic for partition in source.offsets})
     present = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id != NO_ID}
     anew = {name for name, topic_id in source.topic_ids.items() if present.get(name, topic_id) != topic_id}
-    if source.cluster_id is not None and source.cluster_id == cluster.cluster_id:
+    if source.cluster_id is not None and source.cluster_id == cluster.routing.cluster_id:
         epochs = {
             TopicPartition(name, row.partition_index): row.leader_epoch
             for name, topic in topics.items()

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.cluster_metadata import read_topics
 from headgate.spark.reading.log_reader import LogUnavailable, TopicDescription
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, CLUSTER_METADATA, OWN_METADATA
 from headgate.storage.disk import layout
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
-from headgate.tools.cluster import TopicPartition
 
 _OWN_TOPIC = OWN_METADATA.rpartition("-")[0]
 _NO_TOPICS = (CLUSTER_METADATA, _OWN_TOPIC)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.steps import finish
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.aborted_transactions import IndexTrust
 from headgate.spark.reading.data_directories import DataDirectories
 from headgate.spark.reading.log_reader import (
@@ -37,8 +38,7 @@ from headgate.spark.reading.recovered_log import OpenedLog, open_recovered, reco
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
 from headgate.storage.segment.timestamp_lookup import More
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import TopicPartition
+from headgate.tools.client.client import ClientError
 from headgate.tools.log.data_directory import DataDirectory
 from headgate.tools.log.overlay import ReadOnlyFiles
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -22,7 +23,6 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
     TopicReader,
 )
-from headgate.tools.cluster import TopicPartition
 
 if TYPE_CHECKING:
     from headgate.spark.reading.wire_reader import WireReader

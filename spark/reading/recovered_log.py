@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.steps import finish
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.frozen_files import DirectoryChanges, FrozenFiles
 from headgate.spark.reading.log_reader import LogUnavailable
 from headgate.storage.config import LogConfig
@@ -25,7 +26,6 @@ from headgate.storage.files import Files
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.recovery_input import RecoveryInput
 from headgate.storage.recovery.recovery_steps import open_log_steps
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.data_directory import DataDirectory
 
 _ATTEMPTS = 20

@@ -11,13 +11,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+from headgate.protocol.client.failure import Failure, Recovery
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
 from headgate.protocol.messages.metadata import MetadataResponseTopic
 from headgate.protocol.records import Buffer
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -28,22 +30,18 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
 )
 from headgate.storage.segment.legacy_messages import read_head
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster, RetryPolicy, group_by_failure, passes_by_itself
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED, is_unknown_partition, list_offsets
-from headgate.tools.output import describe_error_code
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 PARTITION_BYTES: Final = 4 << 20
 MAX_WAIT_MS: Final = 500
 _UNKNOWN_FOR_S = 5.0  # a broker that has just started may not know its topics so far
-_RETRY_AFTER_S = 0.1
 _MOST_BYTES = 1 << 30
 _NEWEST_BY_NAME, _NEWEST, _OLDEST = 12, 17, 4
 _NO_ID = bytes(16)
 _LEVELS = {IsolationLevel.READ_UNCOMMITTED: READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED: READ_COMMITTED}
-
-T = TypeVar("T")
 
 
 def _always() -> bool:
@@ -73,19 +71,20 @@ class WireReader:
         self.may_come_back: Callable[[], bool] = _always
         """Asked where no broker answers: whether to ask again until `timeout_s` have gone by."""
         self._topic_ids = dict(topic_ids or {})
-        self._cluster: Cluster | None = None
+        self._cluster = self.connect(self._repeats)
 
     def close(self) -> None:
         """Close the connections. A later question opens new ones."""
-        cluster, self._cluster = self._cluster, None
-        if cluster is not None:
-            cluster.close()
+        self._cluster.close()
 
     # -------------------------------------------------------------------------------------------------- questions
 
     def topics(self) -> Mapping[str, TopicDescription]:
         """All topics by name, internal ones included. Raises LogUnavailable."""
-        rows = self._ask(lambda cluster: cluster.topics(None))
+        found, failed = self._cluster.ask_any(self.bootstrap, lambda _: self._cluster.topics(None))
+        for failure in failed.values():
+            raise LogUnavailable(failure.text)
+        rows = found[self.bootstrap]
         return {
             name: TopicDescription(name, _id_of(row), sorted(partition.partition_index for partition in row.partitions))
             for name, row in sorted(rows.items())
@@ -120,74 +119,40 @@ class WireReader:
         self, partitions: Sequence[TopicPartition], time_ms: int, isolation: IsolationLevel
     ) -> dict[TopicPartition, int]:
         """One offset of each partition. Raises LogUnavailable."""
+        found, failed = list_offsets(self._cluster, partitions, time_ms, _LEVELS[isolation])
+        if failed:
+            reasons = "; ".join(f"{names}: {failure.text}" for names, failure in group_by_failure(failed))
+            raise LogUnavailable(f"{reasons} (at {self.bootstrap})")
+        return found
 
-        def ask(cluster: Cluster) -> dict[TopicPartition, int]:
-            found, failed = list_offsets(cluster, partitions, time_ms, _LEVELS[isolation])
-            if failed:
-                reasons = "; ".join(f"{names}: {failure.text}" for names, failure in group_by_failure(failed))
-                passes = any(failure.code == ErrorCode.NONE for failure in failed.values())
-                raise ClientError(reasons) if passes else LogUnavailable(f"{reasons} (at {self.bootstrap})")
-            return found
+    def connect(self, repeats: Callable[[Failure], bool]) -> Cluster:
+        """New connections, for the caller alone."""
+        return Cluster(self.bootstrap, self.timeout_s, RetryPolicy(repeats), clock=self.clock, sleep=self.sleep)
 
-        return self._ask(ask)
-
-    def _ask(self, question: Callable[[Cluster], T]) -> T:
-        """Ask the cluster; ask again over new connections while brokers cannot be reached. Raises LogUnavailable."""
-        deadline = self.clock() + self.timeout_s
-        while True:
-            is_connected = False
-            try:
-                cluster = self.cluster()
-                is_connected = True
-                return question(cluster)
-            except ClientError as error:
-                self.close()
-                if self.clock() >= deadline or not (is_connected or self.may_come_back()):
-                    raise LogUnavailable(str(error)) from None
-                self.sleep(_RETRY_AFTER_S)
-
-    def cluster(self) -> Cluster:
-        """The cluster, connected. Raises ClientError."""
-        if self._cluster is None:
-            self._cluster = Cluster(self.bootstrap, self.timeout_s, self.clock, self.sleep)
-        return self._cluster
+    def _repeats(self, failure: Failure) -> bool:
+        if failure.code == ErrorCode.NONE:
+            return self._cluster.is_connected or self.may_come_back()
+        return passes_by_itself(failure)
 
     # ---------------------------------------------------------------------------------------------------- reading
 
     def read(self, wanted: OffsetRange, isolation: IsolationLevel) -> Iterator[FetchedBatches]:
         """The batches of a range, a response at a time. Raises OffsetOutOfRange, LogUnavailable."""
         offset = wanted.start_offset
-        if offset >= wanted.end_offset:
-            return
         fetches = _Fetches(self, wanted, isolation, self._topic_ids.get(wanted.partition.topic))
         try:
-            while True:
-                answer = fetches.fetch(offset)
-                piece = whole_batches(_received(answer), offset)
-                if piece.next_offset > offset:
-                    offset = piece.next_offset
-                    if offset < wanted.end_offset:
-                        fetches.ask_ahead(offset)
-                    aborted = [
-                        (transaction.producer_id, transaction.first_offset)
-                        for transaction in answer.aborted_transactions or ()
-                    ]
-                    yield FetchedBatches(piece.data, aborted, offset)
-                    if offset >= wanted.end_offset:
-                        return
-                elif piece.missing_bytes:
-                    fetches.enlarge(piece.missing_bytes)
-                elif fetches.is_exhausted(answer):
-                    yield FetchedBatches(b"", (), wanted.end_offset)
-                    return
-                else:
-                    fetches.check_progress("no batch came")
+            while offset < wanted.end_offset:
+                piece = fetches.fetch(offset)
+                offset = piece.next_offset
+                if offset < wanted.end_offset:
+                    fetches.ask_ahead(offset)
+                yield piece
         finally:
             fetches.close()
 
 
 class _Fetches:
-    """The fetches of one range: a connection to the leader, one request ahead, tries and their deadline."""
+    """The fetches of one range, over connections of its own, with one request ahead."""
 
     def __init__(
         self, reader: WireReader, wanted: OffsetRange, isolation: IsolationLevel, topic_id: bytes | None
@@ -197,76 +162,69 @@ class _Fetches:
         self._isolation = isolation
         self._topic_id = topic_id
         self._bytes = reader.partition_bytes
+        self._cluster = reader.connect(self._repeats)
         self._client: Client | None = None
-        self._version = _OLDEST
         self._asked_offset: int | None = None
-        self._note_progress()
+        self._began = 0.0
 
-    def fetch(self, offset: int) -> PartitionData:
-        """The answer for this offset, without an error. Raises OffsetOutOfRange, LogUnavailable."""
-        while True:
-            try:
-                if self._asked_offset != offset:
-                    self._send(offset)
-                answer = self._receive()
-            except ClientError as error:
-                self.close()
-                self.check_progress(str(error))
-                continue
-            if answer is None:
-                self.check_progress("the broker throttles the reader")
-            elif answer.error_code == ErrorCode.NONE:
-                return answer
-            else:
-                self._handle_error(answer.error_code, offset)
+    def fetch(self, offset: int) -> FetchedBatches:
+        """The batches from this offset on; asked for until one comes. Raises OffsetOutOfRange, LogUnavailable."""
+        self._began = self._reader.clock()
+        partition = self._wanted.partition
+        found, failed = self._cluster.ask_leaders(
+            [partition], lambda client, _: [(partition, self._ask(client, offset))]
+        )
+        if partition in found:
+            return found[partition]
+        reason, limit_s = failed[partition].text, self._reader.timeout_s
+        if self._reader.clock() - self._began >= limit_s:
+            reason = f"no batch came within {limit_s:g} s: {reason}"
+        raise self._unavailable(reason)
+
+    def _repeats(self, failure: Failure) -> bool:
+        if is_unknown_partition(failure):
+            return self._reader.clock() - self._began < _UNKNOWN_FOR_S
+        return failure.recovery is not Recovery.NEVER
 
     def ask_ahead(self, offset: int) -> None:
         """Send the request for this offset, before `fetch` waits for the answer. A failure is left to `fetch`."""
-        self._note_progress()
+        assert self._client is not None
         try:
-            self._send(offset)
+            self._send(self._client, offset)
         except ClientError:
-            self.close()
-
-    def enlarge(self, size: int) -> None:
-        """Ask for more bytes, as the first batch has so many. Raises LogUnavailable for a batch without end."""
-        if size <= self._bytes or size > _MOST_BYTES:
-            raise LogUnavailable(f"{self._wanted.partition}: the broker sends a part of a batch of {size} bytes only")
-        self._bytes = size
-
-    def is_exhausted(self, answer: PartitionData) -> bool:
-        """Whether nothing of the range is left, though no batch ends it: compaction has removed the last ones."""
-        is_committed = self._isolation is IsolationLevel.READ_COMMITTED
-        end: int = answer.last_stable_offset if is_committed else answer.high_watermark
-        return end >= self._wanted.end_offset
-
-    def check_progress(self, reason: str) -> None:
-        """Wait before another try. Raises LogUnavailable if no batch has come for the timeout."""
-        reader = self._reader
-        if reader.clock() >= self._deadline:
-            raise self._unavailable(f"no batch came within {reader.timeout_s:g} s: {reason}")
-        reader.sleep(_RETRY_AFTER_S)
+            self._cluster.disconnect(self._client)
 
     def close(self) -> None:
-        """Close the connection, with the request that may be under way."""
-        client, self._client, self._asked_offset = self._client, None, None
-        if client is not None:
-            client.close()
+        """Close the connections, with the request that may be under way."""
+        self._cluster.close()
 
-    def _note_progress(self) -> None:
-        now = self._reader.clock()
-        self._deadline = now + self._reader.timeout_s
-        self._unknown_deadline = now + min(_UNKNOWN_FOR_S, self._reader.timeout_s)
+    def _ask(self, client: Client, offset: int) -> FetchedBatches | Failure:
+        """Raises ClientError, OffsetOutOfRange, LogUnavailable."""
+        if client is not self._client:
+            self._client, self._asked_offset = client, None
+        if self._asked_offset != offset:
+            self._send(client, offset)
+        answer = self._receive(client)
+        if isinstance(answer, Failure):
+            return answer
+        if answer.error_code:
+            return self._failure(answer.error_code, offset)
+        piece = whole_batches(_received(answer), offset)
+        if piece.missing_bytes:
+            self._enlarge(piece.missing_bytes)
+            return self._ask(client, offset)
+        if piece.next_offset > offset:
+            aborted = [(row.producer_id, row.first_offset) for row in answer.aborted_transactions or ()]
+            return FetchedBatches(piece.data, aborted, piece.next_offset)
+        if self._is_exhausted(answer):
+            return FetchedBatches(b"", (), self._wanted.end_offset)
+        return Failure(ErrorCode.OFFSET_NOT_AVAILABLE, "no batch came")
 
-    def _send(self, offset: int) -> None:
-        if self._client is None:
-            self._client = self._connect()
-        partition = FetchPartition(
-            partition=self._wanted.partition.number, fetch_offset=offset, partition_max_bytes=self._bytes
-        )
-        topic = FetchTopic(
-            topic=self._wanted.partition.topic, topic_id=self._topic_id or _NO_ID, partitions=[partition]
-        )
+    def _send(self, client: Client, offset: int) -> None:
+        topic_name, number = self._wanted.partition
+        self._check_topic_id(_id_of(self._cluster.routing.topics[topic_name]))
+        partition = FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=self._bytes)
+        topic = FetchTopic(topic=topic_name, topic_id=self._topic_id or _NO_ID, partitions=[partition])
         request = FetchRequest(
             max_wait_ms=self._reader.max_wait_ms,
             min_bytes=1,
@@ -274,28 +232,9 @@ class _Fetches:
             isolation_level=_LEVELS[self._isolation],
             topics=[topic],
         )
-        self._client.send(request, self._version)
-        self._asked_offset = offset
-
-    def _connect(self) -> Client:
-        """Connect to the leader, which new metadata name. Raises ClientError, LogUnavailable."""
-        reader, partition = self._reader, self._wanted.partition
-        try:
-            cluster = reader.cluster()
-            cluster.refresh([partition.topic])
-        except ClientError:
-            reader.close()
-            raise
-        leader = cluster.leader(partition)
-        if isinstance(leader, Failure):
-            if is_unknown_partition(leader) and reader.clock() >= self._unknown_deadline:
-                raise self._unavailable(leader.text)
-            raise ClientError(leader.text)
-        self._check_topic_id(_id_of(cluster.topics([partition.topic])[partition.topic]))
-        client = cluster.connect(leader)
         newest = _NEWEST if self._topic_id else _NEWEST_BY_NAME
-        self._version = client.version(FetchRequest, newest=newest, oldest=_OLDEST)
-        return client
+        client.send(request, client.version(FetchRequest, newest=newest, oldest=_OLDEST))
+        self._asked_offset = offset
 
     def _check_topic_id(self, topic_id: bytes | None) -> None:
         if topic_id is None or topic_id == self._topic_id:
@@ -304,44 +243,46 @@ class _Fetches:
             raise self._unavailable("the topic was deleted and made again since the query was planned")
         self._topic_id = topic_id
 
-    def _receive(self) -> PartitionData | None:
-        """The partition's part of the next answer; None if a throttled broker left it out. Raises ClientError."""
-        assert self._client is not None
+    def _receive(self, client: Client) -> PartitionData | Failure:
+        """The partition's part of the next answer; a throttled broker may leave it out. Raises ClientError."""
         self._asked_offset = None
-        answer = self._client.receive()
+        answer = client.receive()
         if answer.throttle_time_ms > 0:
             self._reader.sleep(min(answer.throttle_time_ms / 1000, self._reader.timeout_s))
         rows: list[PartitionData] = [row for topic in answer.responses for row in topic.partitions]
+        is_empty = not any(row.records or row.error_code for row in rows)
+        if is_empty and not answer.error_code and answer.throttle_time_ms > 0:
+            return Failure(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the broker throttles the reader")
         if len(rows) == 1 and rows[0].partition_index == self._wanted.partition.number:
-            is_empty = not rows[0].records and not rows[0].error_code
-            return None if is_empty and answer.throttle_time_ms > 0 else rows[0]
+            return rows[0]
         if answer.error_code:
-            raise ClientError(f"{self._client.address}: {describe_error_code(answer.error_code)}")
-        if not rows and answer.throttle_time_ms > 0:
-            return None
-        raise ClientError(f"{self._client.address} answers Fetch with {len(rows)} other partitions")
+            raise ClientError(f"{client.address}: {Failure.of(answer.error_code).text}")
+        raise ClientError(f"{client.address} answers Fetch with {len(rows)} other partitions")
 
-    def _handle_error(self, code: int, offset: int) -> None:
-        """Connect again after an error that passes. Raises OffsetOutOfRange, LogUnavailable for any other."""
-        partition, text = self._wanted.partition, describe_error_code(code)
+    def _failure(self, code: int, offset: int) -> Failure:
+        """Raises OffsetOutOfRange for an offset that the partition does not have."""
+        failure = Failure.of(code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            bounds = self._reader.bounds([partition], self._isolation)[partition]
+            bounds = self._reader.bounds([self._wanted.partition], self._isolation)[self._wanted.partition]
             if not bounds.start_offset <= offset <= bounds.end_offset:
                 raise OffsetOutOfRange(self._wanted._replace(start_offset=offset), bounds)
-        elif not _is_retriable(code):
-            raise self._unavailable(text)
-        self.close()
-        self.check_progress(text)
+            return failure._replace(code=ErrorCode.NONE)  # the leader has changed meanwhile
+        return failure
+
+    def _enlarge(self, size: int) -> None:
+        """Ask for more bytes, as the first batch has so many. Raises LogUnavailable for a batch without end."""
+        if size <= self._bytes or size > _MOST_BYTES:
+            raise LogUnavailable(f"{self._wanted.partition}: the broker sends a part of a batch of {size} bytes only")
+        self._bytes = size
+
+    def _is_exhausted(self, answer: PartitionData) -> bool:
+        """Whether nothing of the range is left, though no batch ends it: compaction has removed the last ones."""
+        is_committed = self._isolation is IsolationLevel.READ_COMMITTED
+        end: int = answer.last_stable_offset if is_committed else answer.high_watermark
+        return end >= self._wanted.end_offset
 
     def _unavailable(self, reason: str) -> LogUnavailable:
         return LogUnavailable(f"{self._wanted.partition} cannot be read from {self._reader.bootstrap}: {reason}")
-
-
-def _is_retriable(code: int) -> bool:
-    try:
-        return ErrorCode(code).retriable
-    except ValueError:
-        return False
 
 
 class WholeBatches(NamedTuple):

@@ -30,11 +30,11 @@ from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.message_set import MAGIC_POSITION
 from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, UpConversion
 from headgate.protocol.steps import finish
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import FetchedBatches, OffsetRange
 from headgate.spark.records.large_batches import pieces
 from headgate.spark.records.varints import PADDING
 from headgate.storage.segment.legacy_messages import size_at
-from headgate.tools.cluster import TopicPartition
 
 BLOCK_BYTES: Final = 4 << 20
 BLOCK_RECORDS: Final = 1 << 15

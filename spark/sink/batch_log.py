@@ -8,18 +8,20 @@ batches decide. The caller has got a producer id for its transactional id before
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records import Buffer, batch, control
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink.connection import Connection, SinkFailed
 from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker, SinkRefused, decode_marker
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Failure, TopicPartition
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers
+from headgate.tools.topics import describe_configs
 
 PARTITION = TopicPartition(BATCHES_TOPIC, 0)
 # Small segments: compaction leaves the newest alone, and every start reads all
@@ -28,8 +30,8 @@ CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
 _FETCH_BYTES = 8 * 1024 * 1024
 _NEWEST_WITH_NAMES = 12
 _OLDEST_WITH_BATCHES = 4
-_TOPIC_RESOURCE = 2
 _CREATION_TIMEOUT_MS = 30_000
+_POLICY = "cleanup.policy"
 _EMPTY_ANSWERS = 3
 """Before the end of the log: compaction can have removed the last batches, or the leader is not ready yet."""
 
@@ -149,9 +151,15 @@ class BatchLog:
 def ensure_topic(connection: Connection) -> None:
     """Create the topic if it is missing. Raises SinkFailed; SinkRefused if its markers could expire."""
     if not connection.partition_count(BATCHES_TOPIC):
-        connection.ask_any(_create)
+        code, reason = create_topic(connection, BATCHES_TOPIC, 1, CONFIGS)
+        if code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+            raise SinkFailed(
+                f"{BATCHES_TOPIC} cannot be created: {reason}. Create the topic by hand: one partition, "
+                f"{', '.join(f'{name}={value}' for name, value in CONFIGS.items())}"
+            )
         connection.wait_for_topic(BATCHES_TOPIC)
-    policy = connection.ask_any(_cleanup_policy)
+    found = connection.ask_any(lambda client: describe_configs(client, [BATCHES_TOPIC], [_POLICY]))
+    policy = next((row.value for rows in found.values() for row in rows if row.name == _POLICY), None)
     if policy is not None and policy != "compact":
         raise SinkRefused(
             f"{BATCHES_TOPIC} has cleanup.policy={policy}: the marker of a batch could expire, and the batch be "
@@ -159,28 +167,17 @@ def ensure_topic(connection: Connection) -> None:
         )
 
 
-def _create(client: Client) -> None:
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()]
-    version = client.version(CreateTopicsRequest, newest=7)
-    # Before version 4 there is no default of the broker for the number of replicas (KIP-464)
-    replicas = -1 if version >= 4 else 1
-    topic = CreatableTopic(name=BATCHES_TOPIC, num_partitions=1, replication_factor=replicas, configs=configs)
-    answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=_CREATION_TIMEOUT_MS), version)
-    for row in answer.topics:
-        if row.error_code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-            why = Failure.of(row.error_code, row.error_message).text
-            raise SinkFailed(
-                f"{BATCHES_TOPIC} cannot be created: {why}. Create the topic by hand: one partition, "
-                f"{', '.join(f'{name}={value}' for name, value in CONFIGS.items())}"
-            )
+def create_topic(connection: Connection, name: str, partitions: int, configs: Mapping[str, str]) -> tuple[int, str]:
+    """Ask the controller to create a topic. Returns its error code and its reason. Raises SinkFailed."""
 
+    def ask(client: Client) -> tuple[int, str] | Failure:
+        rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        version = client.version(CreateTopicsRequest, newest=7)
+        # Before version 4 there is no default of the broker for the number of replicas (KIP-464)
+        replicas = -1 if version >= 4 else 1
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=rows)
+        [row] = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=_CREATION_TIMEOUT_MS), version).topics
+        failure = Failure.of(row.error_code, row.error_message)
+        return failure if failure.code == ErrorCode.NOT_CONTROLLER else (failure.code, failure.text)
 
-def _cleanup_policy(client: Client) -> str | None:
-    resource = DescribeConfigsResource(_TOPIC_RESOURCE, BATCHES_TOPIC, ["cleanup.policy"])
-    answer = client.ask(DescribeConfigsRequest(resources=[resource]))
-    for row in answer.results:
-        for entry in row.configs:
-            if entry.name == "cleanup.policy":
-                policy: str | None = entry.value
-                return policy
-    return None
+    return connection.ask_controller(ask)

@@ -7,26 +7,16 @@ sequences.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Self, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self, TypeVar
 
+from headgate.protocol.client.failure import Failure, Recovery
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster, RetryPolicy
 from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed, list_ends
 
-RETRIABLE = TRANSIENT | {
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-}
-"""Errors after which the same question may be answered."""
 FENCING = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -39,10 +29,9 @@ FENCING = frozenset(
 
 DELIVERY_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 30.0
-_RETRY_AFTER_S = 0.05
 
 V = TypeVar("V")
-Found: TypeAlias = tuple[dict[TopicPartition, V], dict[TopicPartition, Failure]]
+K = TypeVar("K")
 
 
 class SinkFailed(Exception):
@@ -51,6 +40,13 @@ class SinkFailed(Exception):
     def __init__(self, text: str, code: int = ErrorCode.NONE) -> None:
         super().__init__(text)
         self.code = code
+
+
+def _repeats(failure: Failure) -> bool:
+    return failure.recovery is not Recovery.NEVER
+
+
+_RETRIES = RetryPolicy(_repeats, pause_s=0.05, is_all_or_nothing=True)
 
 
 class Connection:
@@ -65,8 +61,10 @@ class Connection:
     ) -> None:
         """`timeout_s`: for one question with all its repetitions (Kafka's delivery.timeout.ms)."""
         self.bootstrap = bootstrap
-        self._timeout_s, self._clock_s, self._sleep = timeout_s, clock_s, sleep
-        self._cluster: Cluster | None = None
+        request_timeout_s = min(_REQUEST_TIMEOUT_S, timeout_s)
+        self._cluster = Cluster(
+            bootstrap, timeout_s, _RETRIES, request_timeout_s=request_timeout_s, clock=clock_s, sleep=sleep
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -76,9 +74,7 @@ class Connection:
 
     def close(self) -> None:
         """Close all connections; the next question opens new ones."""
-        if self._cluster is not None:
-            self._cluster.__exit__()
-            self._cluster = None
+        self._cluster.close()
 
     def ask_leader(
         self, partition: TopicPartition, ask: Callable[[Client, list[TopicPartition]], Answers[TopicPartition, V]]
@@ -90,107 +86,55 @@ class Connection:
         self,
         partitions: Iterable[TopicPartition],
         ask: Callable[[Client, list[TopicPartition]], Answers[TopicPartition, V]],
-        on_retry: Callable[[], None] = lambda: None,
     ) -> dict[TopicPartition, V]:
-        """The answers of the leaders. `on_retry` is called before a question is repeated. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
-        answers: dict[TopicPartition, V] = {}
-        missing = list(partitions)
-        while missing:
-            try:
-                found, failed = self._connected().ask_leaders(missing, ask)
-            except ClientError as error:
-                found, failed = {}, dict.fromkeys(missing, Failure(ErrorCode.NONE, str(error)))
-            answers |= found
-            missing = list(failed)
-            if failed:
-                self._wait(failed, deadline)
-                on_retry()
-        return answers
+        """The answers of the leaders. Raises SinkFailed."""
+        return _answers(*self._cluster.ask_leaders(partitions, ask))
 
     def ask_coordinator(self, key: str, key_type: int, ask: Callable[[Client], V | Failure]) -> V:
         """The answer of the coordinator of a group or a transactional id. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
+        answers = self._cluster.ask_coordinators([key], lambda client, _: [(key, ask(client))], key_type)
+        return _answers(*answers)[key]
 
-        def ask_one(client: Client, keys: list[str]) -> Answers[str, V]:
-            yield key, ask(client)
-
-        while True:
-            try:
-                found, failed = self._connected().ask_coordinators([key], ask_one, key_type)
-            except ClientError as error:
-                found, failed = {}, {key: Failure(ErrorCode.NONE, str(error))}
-            if not failed:
-                return found[key]
-            self._wait(failed, deadline)
-
-    def ask_any(self, ask: Callable[[Client], V]) -> V:
+    def ask_any(self, ask: Callable[[Client], V | Failure]) -> V:
         """The answer of any broker. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
-        while True:
-            try:
-                with Client(self.bootstrap, timeout_s=_REQUEST_TIMEOUT_S) as client:
-                    return ask(client)
-            except ClientError as error:
-                self._wait({self.bootstrap: Failure(ErrorCode.NONE, str(error))}, deadline)
+        return _answers(*self._cluster.ask_any(self.bootstrap, ask))[self.bootstrap]
+
+    def ask_controller(self, ask: Callable[[Client], V | Failure]) -> V:
+        """The answer of the controller. Raises SinkFailed."""
+        return _answers(*self._cluster.ask_controller(self.bootstrap, ask))[self.bootstrap]
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """The log start offset and the high watermark of a partition. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
-        while True:
-            try:
-                found = list_ends(self._connected(), [partition])
-                failed = dict(found.failed)
-            except ClientError as error:
-                failed = {partition: Failure(ErrorCode.NONE, str(error))}
-            if not failed:
-                return found.starts[partition], found.ends[partition]
-            self._wait(failed, deadline)
+        found = list_ends(self._cluster, [partition])
+        _answers({}, found.failed)
+        return found.starts[partition], found.ends[partition]
 
     def committed_offsets(self, group: str) -> CommittedOffsets:
         """The committed offsets of a group. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
-        while True:
-            try:
-                found, failed = fetch_committed(self._connected(), [group])
-            except ClientError as error:
-                found, failed = {}, {group: Failure(ErrorCode.NONE, str(error))}
-            if not failed:
-                return found.get(group, {})
-            self._wait(failed, deadline)
+        return _answers(*fetch_committed(self._cluster, [group])).get(group, {})
 
     def partition_count(self, topic: str) -> int:
         """The number of partitions of a topic; 0 if there is no such topic. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
-        while True:
-            try:
-                found = self._connected().topics([topic]).get(topic)
-            except ClientError as error:
-                self._wait({topic: Failure(ErrorCode.NONE, str(error))}, deadline)
-                continue
-            if found is None or found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return 0
-            if not found.error_code:
-                return len(found.partitions)
-            self._wait({topic: Failure.of(found.error_code)}, deadline)
+
+        def ask(_: Client) -> int | Failure:
+            count = self._count(topic)
+            is_missing = isinstance(count, Failure) and count.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return 0 if is_missing else count
+
+        return _answers(*self._cluster.ask_any(topic, ask))[topic]
 
     def wait_for_topic(self, topic: str) -> None:
         """Wait until the brokers know a topic that was created. Raises SinkFailed."""
-        deadline = self._clock_s() + self._timeout_s
-        while not self.partition_count(topic):
-            self._wait({topic: Failure.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}, deadline)
+        _answers(*self._cluster.ask_any(topic, lambda _: self._count(topic)))
 
-    def _connected(self) -> Cluster:
-        if self._cluster is None:
-            self._cluster = Cluster(self.bootstrap, timeout_s=min(_REQUEST_TIMEOUT_S, self._timeout_s))
-        return self._cluster
+    def _count(self, topic: str) -> int | Failure:
+        row = self._cluster.topics([topic]).get(topic)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if row is None else row.error_code
+        return Failure.of(code) if row is None or code else len(row.partitions)
 
-    def _wait(self, failed: dict[V, Failure], deadline: float) -> None:
-        """Wait before the next repetition; a failure that stays, and one at the deadline, raises SinkFailed."""
-        for key, failure in failed.items():
-            is_lasting = failure.code != ErrorCode.NONE and failure.code not in RETRIABLE
-            if is_lasting or self._clock_s() >= deadline:
-                raise SinkFailed(f"{key}: {failure.text}", failure.code)
-        # A new connection has new metadata too
-        self.close()
-        self._sleep(_RETRY_AFTER_S)
+
+def _answers(found: dict[K, V], failed: Mapping[K, Failure]) -> dict[K, V]:
+    """The answers. Raises SinkFailed for the first failure."""
+    for key, failure in failed.items():
+        raise SinkFailed(f"{key}: {failure.text}", failure.code)
+    return found

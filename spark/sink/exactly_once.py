@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import PARTITION, BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection, SinkFailed
@@ -31,7 +32,6 @@ from headgate.spark.sink.marker import (
     encode_marker,
 )
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer, TransactionWriter
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import CommittedOffsets
 
 TRANSACTIONAL_ID_PREFIX = "headgate-spark-"

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from headgate.tools.cluster import TopicPartition, shorten_list
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.cluster import shorten_list
 
 BATCHES_TOPIC = "headgate-spark-batches"
 ONE_WRITE = "write "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headgate.protocol.internal import spark_checkpoint
+from headgate.spark.positions import checkpoint_files
 from headgate.spark.positions.checkpoint import open_folder
 from headgate.spark.sink.marker import QueryBatch, SinkRefused, SourceOffsets
 from headgate.tools.output import UsageError
@@ -45,7 +45,7 @@ def find_checkpoint(frame: Any) -> str:
 def read_query(checkpoint: str, batch_id: int, session: Any) -> QueryBatch:
     """The id and the offsets of a batch. Raises SinkRefused for another folder, or a damaged one."""
     try:
-        query_id = spark_checkpoint.parse_query_id(_read(f"{checkpoint}/metadata", session))
+        query_id = checkpoint_files.parse_query_id(_read(f"{checkpoint}/metadata", session))
     except (OSError, ValueError) as error:
         raise SinkRefused(f"{checkpoint} is not the checkpoint of this query: {checkpoint}/metadata: {error}") from None
     after, before = (_read_offsets(checkpoint, number, session) for number in (batch_id, batch_id - 1))
@@ -72,7 +72,7 @@ def parse_offsets(text: str, read: Callable[[str], str]) -> SourceOffsets:
 
     Raises MalformedCheckpoint, and what `read` raises.
     """
-    offsets = spark_checkpoint.parse_offsets(text)
+    offsets = checkpoint_files.parse_offsets(text)
     found: dict[str, dict[int, int]] = {}
     for (topic, number), offset in offsets.positions().items():
         found.setdefault(topic, {})[number] = offset
@@ -134,4 +134,4 @@ def _read_here(path: str) -> str:
         raise ValueError(str(error)) from None
     if data is None:
         raise FileNotFoundError("there is no such file")
-    return spark_checkpoint.decode(data)
+    return checkpoint_files.decode(data)

@@ -21,13 +21,13 @@ from functools import partial
 from typing import Any
 
 from headgate.protocol.records import compression
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import tasks
 from headgate.spark.sink.connection import DELIVERY_TIMEOUT_S, Connection
 from headgate.spark.sink.exactly_once import ExactlyOnce, WriteOutcome
 from headgate.spark.sink.marker import ONE_WRITE, QueryBatch, SinkRefused
 from headgate.spark.sink.query import find_checkpoint, read_query
 from headgate.spark.sink.transaction import TransactionalProducer
-from headgate.tools.cluster import TopicPartition
 
 COLUMNS = ("topic", "key", "value", "partition", "headers", "timestamp")
 DEFAULT_TIMEOUT_MS = 600_000

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.protocol.records.batch import NO_TIMESTAMP
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import partitioner
 from headgate.spark.sink.connection import Connection
 from headgate.spark.sink.encoding import (
@@ -36,7 +37,6 @@ from headgate.spark.sink.encoding import (
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.zip_importers import forget_zip_importers
-from headgate.tools.cluster import TopicPartition
 
 ENCODED = "topic string, partition int, route int, task long, number int, records int, data binary"
 """The rows between the two halves, as Spark's DDL. `number`: of the batch, for its task and partition, from 0 on."""

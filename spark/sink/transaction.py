@@ -7,9 +7,10 @@ epoch, aborts what an earlier try left open, and fences its tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -23,11 +24,12 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.spark.sink.connection import FENCING, Connection, SinkFailed
 from headgate.spark.sink.encoding import MAX_SEQUENCE, advance, stamp
 from headgate.spark.sink.marker import SinkRefused
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Failure, TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers
 
 # The newest versions that one transaction of many clients can use; version 5 and 12 are for one client (KIP-890)
 _ADD_PARTITIONS = 3
@@ -206,19 +208,15 @@ class TransactionWriter:
         for partition, (_, data) in batches.items():
             sequence = advance(0, self.records[partition])
             stamp(data, self._producer.producer_id, self._producer.epoch, sequence)
-        retries = 0
-
-        def note_retry() -> None:
-            nonlocal retries
-            retries += 1
+        asked = set[TopicPartition]()
 
         def ask(client: Client, partitions: list[TopicPartition]) -> Answers[TopicPartition, None]:
-            return self._produce(
-                client, {partition: batches[partition][1] for partition in partitions}, is_repeated=retries > 0
-            )
+            repeated = asked.intersection(partitions)
+            asked.update(partitions)
+            return self._produce(client, {partition: batches[partition][1] for partition in partitions}, repeated)
 
         try:
-            self._connection.ask_leaders(batches, ask, note_retry)
+            self._connection.ask_leaders(batches, ask)
         except SinkFailed as error:
             if error.code in _REFUSALS:
                 raise SinkRefused(f"the broker refuses a batch: {error}") from None
@@ -227,7 +225,7 @@ class TransactionWriter:
             self.records[partition] += records
 
     def _produce(
-        self, client: Client, batches: Mapping[TopicPartition, bytearray], *, is_repeated: bool
+        self, client: Client, batches: Mapping[TopicPartition, bytearray], repeated: Collection[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, Failure | None]]:
         version = client.version(ProduceRequest, newest=_PRODUCE, oldest=_OLDEST_PRODUCE)
         topics = [
@@ -242,10 +240,10 @@ class TransactionWriter:
         request = ProduceRequest(self._producer.transactional_id, _ALL_REPLICAS, _PRODUCE_TIMEOUT_MS, topics)
         for topic in client.ask(request, version).responses:
             for row in topic.partition_responses:
-                is_repetition = row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and is_repeated
-                failed = row.error_code and not is_repetition
-                failure = Failure.of(row.error_code, _reason(row)) if failed else None
-                yield TopicPartition(topic.name, row.index), failure
+                partition = TopicPartition(topic.name, row.index)
+                is_written = row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and partition in repeated
+                failed = row.error_code and not is_written
+                yield partition, Failure.of(row.error_code, _reason(row)) if failed else None
 
 
 _REFUSALS = frozenset(

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import write_options
 from headgate.spark.sink.marker import QueryBatch, SinkRefused
 from headgate.spark.sink.query import read_query
@@ -21,7 +22,6 @@ from headgate.spark.sink.sink import Sink, once_batch
 from headgate.spark.sink.tasks import RowEncoder, TaskIdentity, TaskWriter, WriteTarget, spark_task
 from headgate.spark.sink.transaction import TransactionalProducer
 from headgate.spark.zip_importers import forget_zip_importers
-from headgate.tools.cluster import TopicPartition
 
 _MIB = 1 << 20
 MAX_TASK_BYTES = 32 * _MIB

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.option_table import (
     PLAINTEXT_ONLY,
     READ_OPTIONS,
@@ -27,7 +28,6 @@ from headgate.spark.source.positions import (
     parse_offsets,
     parse_partitions,
 )
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 _INT64_MAX: Final = (1 << 63) - 1

@@ -8,11 +8,12 @@ from itertools import pairwise
 from math import floor
 from typing import Final, NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import Bounds, OffsetRange, TopicDescription, TopicReader
 from headgate.spark.source.options import ReadOptions, Subscription
 from headgate.spark.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Edge, Offsets, Position
 from headgate.spark.source.pushed_filters import PushedFilters
-from headgate.tools.cluster import TopicPartition, shorten_list
+from headgate.tools.client.cluster import shorten_list
 from headgate.tools.output import UsageError
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.output import UsageError
 
 EARLIEST, LATEST = -2, -1

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

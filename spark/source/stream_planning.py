@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import OffsetRange, TopicReader
 from headgate.spark.source.options import ReadOptions
 from headgate.spark.source.planning import (
@@ -22,7 +23,7 @@ from headgate.spark.source.planning import (
     split,
 )
 from headgate.spark.source.positions import Edge, Offsets, from_json, to_json
-from headgate.tools.cluster import TopicPartition, shorten_list
+from headgate.tools.client.cluster import shorten_list
 
 START: Final = "#start"
 """A key of the first batch's offset: where the query began. Spark notes this nowhere for a Python stream, so a first

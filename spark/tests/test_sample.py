@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark import sample
 from headgate.spark.sample import PARTITIONS, main, orders, produce
-from headgate.tools.cluster import Failure, TopicPartition
 
 NOW_MS = 1_700_000_000_000
 

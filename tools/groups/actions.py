@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, group_by_failure, select_partitions
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
 from headgate.tools.groups.lag import PartitionLag, measure_lag
@@ -351,7 +353,7 @@ def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         text = zookeeper_text.build_text(offsets)
     else:
         cluster.refresh([])
-        text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
+        text = json.dumps(export_format.build_document(groups, offsets, cluster.routing.cluster_id, now_ms()), indent=2)
     if options.output is None:
         return CommandResult(notes=notes, document=text)
     _write(options.output, text)

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.arguments import parse_duration_ms, parse_offset, parse_partitions
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}

@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 
 from headgate.tools.arguments import TopicsAction, WordsAction
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups import actions, arguments, migrate
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.lag_options import add_isolation_option, add_limit_options

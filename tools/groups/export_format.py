@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.arguments import LARGEST_OFFSET
-from headgate.tools.cluster import Cluster, TopicPartition
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError
@@ -139,7 +140,7 @@ def drop_foreign_epochs(
         for name, topic in topics.items()
         for row in topic.partitions
     }
-    is_same = cluster_id is not None and cluster_id == cluster.cluster_id
+    is_same = cluster_id is not None and cluster_id == cluster.routing.cluster_id
 
     def without_foreign_epoch(partition: TopicPartition, row: OffsetAndMetadata) -> OffsetAndMetadata:
         is_known = is_same and row.leader_epoch <= epochs.get(partition, -1)

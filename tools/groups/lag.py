@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.cluster import Cluster, group_by_failure
+from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
 from headgate.tools.groups.members import GroupDescription, MemberDescription
 from headgate.tools.groups.offsets import (
     READ_UNCOMMITTED,
@@ -134,7 +136,7 @@ def _partition_lag(
         return PartitionLag(group, partition, row, None, None, None, None, status, None, owner)
     start, end = ends.starts[partition], ends.readable_end(partition, row and row.offset)
     lag = _lag(partition, row, start, end, times, now_ms)
-    leader = cluster.leader(partition)
+    leader = cluster.routing.leader(partition)
     node = None if isinstance(leader, Failure) else leader
     return PartitionLag(group, partition, row, start, end, lag.records, lag.seconds, lag.status.value, node, owner)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode, MalformedRequest
 from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, shorten_list
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster, shorten_list
 
 CLASSIC, CONSUMER = "classic", "consumer"
 ZOOKEEPER = "zookeeper"

@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, shorten_list
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.cluster import Cluster, shorten_list
 from headgate.tools.groups.members import ZOOKEEPER, describe_groups, list_groups
 from headgate.tools.groups.migration import (
     Difference,
@@ -180,7 +182,7 @@ def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
 def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
     """Partitions that do not exist: their offsets are kept."""
     cluster.topics({partition.topic for partition in partitions})
-    leaders = {partition: cluster.leader(partition) for partition in partitions}
+    leaders = {partition: cluster.routing.leader(partition) for partition in partitions}
     return {
         partition: leader
         for partition, leader in leaders.items()

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from headgate.tools.cluster import Failure, TopicPartition, shorten_list
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.cluster import shorten_list
 from headgate.tools.groups.members import ZOOKEEPER, MemberDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.groups.stores import DUAL, KAFKA, SEPARATE, StoreSettings, ZooKeeperOffsets

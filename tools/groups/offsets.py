@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import (
     EARLIEST,
@@ -29,8 +30,9 @@ from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
-from headgate.tools.client import Client
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster, passes_by_itself
 
 # Versions of OffsetCommit and OffsetFetch: with topic names, from the coordinator, of many groups, of all topics;
 # of ListOffsets: one offset instead of a list, readers of committed records
@@ -121,7 +123,11 @@ def _offsets(code: int, topics: Iterable[Any]) -> CommittedOffsets | Failure:
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    newest: int = _NEWEST_WITH_NAMES,
+    oldest: int = _OLDEST_OF_COORDINATOR,
 ) -> dict[TopicPartition, Failure]:
     """Commit offsets of a group without members, in one request, as a consumer without group management does.
 
@@ -144,7 +150,7 @@ def commit_offsets(
     ]
 
     def ask(client: Client, names: list[str]) -> Answers[str, dict[TopicPartition, Failure]]:
-        version = client.version(OffsetCommitRequest, newest=_NEWEST_WITH_NAMES, oldest=_OLDEST_OF_COORDINATOR)
+        version = client.version(OffsetCommitRequest, newest, oldest)
         yield group, refusals(client.ask(OffsetCommitRequest(group_id=group, topics=topics), version).topics)
 
     return _by_partition(cluster.ask_coordinators([group], ask), group, offsets)
@@ -175,7 +181,7 @@ def refusals(topics: Iterable[Any]) -> dict[TopicPartition, Failure] | Failure:
         for row in topic.partitions
         if row.error_code
     }
-    return next((failure for failure in refused.values() if failure.code in TRANSIENT), refused)
+    return next((failure for failure in refused.values() if passes_by_itself(failure)), refused)
 
 
 def _by_partition(

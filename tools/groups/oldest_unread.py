@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from headgate.protocol.records import batch
-from headgate.storage.lag import UNKNOWN_TIMESTAMP
-from headgate.tools.client import Client, ClientError
-from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Answers, Cluster
+from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP
 from headgate.tools.groups.offsets import CONSUMER_REPLICA_ID
 
 _NEWEST_WITH_NAMES = 12
@@ -47,7 +49,7 @@ class _SearchResult(NamedTuple):
 def find_oldest_unread(
     cluster: Cluster, ends: Mapping[FetchPosition, int]
 ) -> tuple[dict[FetchPosition, int | None], dict[FetchPosition, Failure]]:
-    """Timestamps in ms of the first record from each position to its end, for `storage.lag.measure`; and failures.
+    """Timestamps in ms of the first record from each position to its end, for `lag_measurement.measure`; and failures.
 
     `ends`: position -> the end offset of its partition. Timestamp None: only gaps and markers. UNKNOWN_TIMESTAMP: the
     broker or the batch is older than Kafka 0.11 (magic 2), or retention has deleted the record meanwhile.

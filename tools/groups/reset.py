@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.arguments import Offset, Shift, Time
 from headgate.tools.groups.members import describe_groups
 from headgate.tools.groups.offsets import (

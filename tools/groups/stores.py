@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.incremental_alter_configs import (
@@ -18,21 +19,17 @@ from headgate.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from headgate.tools.client import Client
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster, passes_by_itself
 from headgate.tools.groups.members import ZOOKEEPER, GroupDescription
-from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, refusals
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, commit_offsets, fetch_committed
 
 SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
 """The values of `headgate.offsets.store`. `headgate.offsets.source` is ZOOKEEPER or KAFKA."""
@@ -96,25 +93,8 @@ def commit_zookeeper(
 
     ZooKeeper keeps the numbers alone, neither leader epochs nor metadata.
     """
-    topics = [
-        OffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=partition.number, committed_offset=offsets[partition].offset, committed_metadata=""
-                )
-                for partition in partitions
-            ],
-        )
-        for topic, partitions in by_topic(offsets).items()
-    ]
-
-    def ask(client: Client, names: list[str]) -> Answers[str, dict[TopicPartition, Failure]]:
-        version = client.version(OffsetCommitRequest, newest=0)
-        yield group, refusals(client.ask(OffsetCommitRequest(group_id=group, topics=topics), version).topics)
-
-    found, failed = cluster.ask_coordinators([group], ask)
-    return dict.fromkeys(offsets, failed[group]) if group in failed else found[group]
+    numbers = {partition: OffsetAndMetadata(row.offset) for partition, row in offsets.items()}
+    return commit_offsets(cluster, group, numbers, newest=0, oldest=0)
 
 
 def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]:
@@ -160,7 +140,7 @@ def _zookeeper_offsets(topics: Iterable[Any]) -> ZooKeeperOffsets | Failure:
     for topic in topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.name, row.partition_index)
-            if row.error_code and (row.error_code in TRANSIENT or not topic.name):
+            if row.error_code and (passes_by_itself(Failure.of(row.error_code)) or not topic.name):
                 return Failure.of(row.error_code)
             if row.committed_offset >= 0:
                 found[partition] = OffsetAndMetadata(row.committed_offset)

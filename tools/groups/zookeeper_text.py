@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.arguments import parse_offset
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headgate.protocol import compiler
+from headgate.protocol.client.tests.scripted_peer import Answer, reply
 from headgate.protocol.frame import FrameReader
-from headgate.protocol.header import read_request_header, write_response_header
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.metadata import MetadataRequest
-from headgate.protocol.registry import request_class
-from headgate.protocol.schema import Message
-
-# A request and its version -> the response; bytes are sent as they are; None hangs up.
-Answer = Callable[[Message, int], Message | bytes | None]
 
 SERVED = ApiVersionsResponse(
     api_keys=[
@@ -50,17 +43,3 @@ def _serve(listener: socket.socket, answer: Answer) -> None:
                 if data is None:
                     return
                 connection.sendall(data)
-
-
-def reply(frame: memoryview, answer: Answer) -> bytes | None:
-    """The bytes of the answer to a frame."""
-    key, version, correlation_id, _, position = read_request_header(frame)
-    request, _ = compiler.read(request_class(key), version, frame, position)
-    response = answer(request, version)
-    if response is None or isinstance(response, bytes):
-        return response
-    out = bytearray(4)
-    write_response_header(out, correlation_id, key, version)
-    compiler.write(response, version, out, [])
-    struct.pack_into(">i", out, 0, len(out) - 4)
-    return bytes(out)

@@ -2,7 +2,7 @@
 
 Its brokers are plain values behind the real client, encoder and decoder.
 
-`tools.client` connects to sockets of ours, so versions are negotiated and bytes are written and read as on a network.
+The client connects to sockets of ours, so versions are negotiated and bytes are written and read as on a network.
 A test sets up topics, groups, offsets and transactions, and may disturb answers.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.protocol.client.tests.scripted_peer import reply
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.frame import FrameReader
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, TopicPartition, encode
@@ -105,8 +106,7 @@ from headgate.protocol.messages.write_txn_markers import (
 )
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
-from headgate.tools.cluster import Cluster
-from headgate.tools.tests.fake_broker import reply
+from headgate.tools.client.cluster import Cluster
 
 LATEST, EARLIEST = -1, -2
 Disturb = Callable[[int, Any, int], "Message | bytes | None"]
@@ -202,6 +202,7 @@ class ModelCluster:
         self.dead: set[int] = set()
         self.disturb: Disturb = lambda node, request, version: None
         self.cluster_id = "model"
+        self.controller = 0
         self.topic_ids: dict[str, bytes] = {}
         self.zookeeper: defaultdict[str, dict[tuple[str, int], int | None]] = defaultdict(dict)
         """Offsets in ZooKeeper by group; None: the node has no number."""
@@ -430,7 +431,9 @@ class ModelCluster:
         assert not request.allow_auto_topic_creation or version < 4
         brokers = [MetadataResponseBroker(one, "127.0.0.1", 9092 + one) for one in self.nodes]
         topics = [self._topic(name) for name in names]
-        return MetadataResponse(brokers=brokers, cluster_id=self.cluster_id, controller_id=0, topics=topics)
+        return MetadataResponse(
+            brokers=brokers, cluster_id=self.cluster_id, controller_id=self.controller, topics=topics
+        )
 
     def _topic(self, name: str) -> MetadataResponseTopic:
         if name not in self.topics:
@@ -563,7 +566,7 @@ _ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] 
 
 
 class ModelSocket:
-    """What `tools.client` uses of a socket: what is sent is answered at once."""
+    """What `tools.client.client` uses of a socket: what is sent is answered at once."""
 
     def __init__(self, answer: Callable[[Message, int], Message | bytes | None]) -> None:
         self._answer = answer

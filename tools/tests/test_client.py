@@ -4,13 +4,14 @@ import socket
 
 import pytest
 
+from headgate.protocol.client.tests.scripted_peer import Answer
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.protocol.schema import Message
-from headgate.tools.client import Client, ClientError, parse_addresses
-from headgate.tools.tests.fake_broker import SERVED, Answer, fake_broker
+from headgate.tools.client.client import Client, ClientError, parse_addresses
+from headgate.tools.tests.fake_broker import SERVED, fake_broker
 
 
 def instead_of_metadata(reply: Message | bytes | None) -> Answer:

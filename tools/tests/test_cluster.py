@@ -4,20 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from headgate.tools.client import Client
-from headgate.tools.cluster import (
-    Answers,
-    Cluster,
-    Failure,
-    TopicPartition,
-    by_topic,
-    group_by_failure,
-    select_partitions,
-)
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Answers, Cluster, group_by_failure, select_partitions
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -94,8 +88,37 @@ def test_moved_leaders_are_looked_up_again(model: ModelCluster, cluster: Cluster
 
     cluster.topics(["a"])
     assert cluster.ask_leaders([B0], ask) == ({B0: "127.0.0.1:9094"}, {})
-    assert (cluster.leader(A0), cluster.leader(B0)) == (1, 2), "others stay known"
+    assert (cluster.routing.leader(A0), cluster.routing.leader(B0)) == (1, 2), "others stay known"
     assert asked == ["127.0.0.1:9093", "127.0.0.1:9094"]
+
+
+@pytest.mark.parametrize("code, requests", [(ErrorCode.OFFSET_NOT_AVAILABLE, 1), (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)])
+def test_metadata_are_read_again_only_where_the_error_asks(
+    model: ModelCluster, cluster: Cluster, code: ErrorCode, requests: int
+) -> None:
+    failures = [Failure.of(code)]
+
+    def ask(client: Client, keys: list[TopicPartition]) -> Answers[TopicPartition, str]:
+        return [(key, failures.pop() if failures else "") for key in keys]
+
+    assert cluster.ask_leaders([B0], ask) == ({B0: ""}, {})
+    assert len(model.of(MetadataRequest)) == requests
+
+
+def test_the_controller_is_asked(model: ModelCluster, cluster: Cluster) -> None:
+    model.controller = 2
+    assert cluster.ask_controller("x", lambda client: client.address) == ({"x": "127.0.0.1:9094"}, {})
+    model.controller = 7
+    assert cluster.ask_controller("x", lambda client: client.address) == ({"x": "127.0.0.1:9092"}, {})
+
+
+def test_a_lost_bootstrap_is_connected_again(model: ModelCluster, cluster: Cluster) -> None:
+    model.disturb = lambda node, request, version: b""  # hangs up
+    with pytest.raises(ClientError, match="hung up at MetadataRequest"):
+        cluster.topics(["a"])
+    model.disturb = lambda node, request, version: None
+    assert set(cluster.topics(["a"])) == {"a"}
+    assert model.connects == [0, 0]
 
 
 def test_the_timeout_ends_the_retries(cluster: Cluster) -> None:
@@ -158,7 +181,7 @@ def test_an_old_broker_is_not_asked_for_a_topic_by_name(model: ModelCluster, ver
     model.topics["a"] = [Log()]
     with opened() as cluster:
         assert set(cluster.topics(["a", "none"])) == {"a"}
-        assert cluster.leader(TopicPartition("none", 0)) == Failure(
+        assert cluster.routing.leader(TopicPartition("none", 0)) == Failure(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
         )
 
@@ -187,14 +210,6 @@ def test_equal_failures_are_grouped() -> None:
     refused, other = Failure.of(ErrorCode.NON_EMPTY_GROUP), Failure(0, "other")
     failures = {TopicPartition("a", number): refused for number in range(7)} | {B0: other, A1: other}
     assert group_by_failure(failures) == [("a-0, a-2, a-3, a-4, a-5, and 1 more", refused), ("a-1, b-0", other)]
-
-
-def test_partitions_show_as_kafka_writes_them() -> None:
-    assert str(TopicPartition("orders", 3)) == "orders-3"
-
-
-def test_partitions_are_grouped_by_topic() -> None:
-    assert by_topic([B0, A1, A0, A1]) == {"b": [B0], "a": [A1, A0]}
 
 
 def test_partitions_of_topics_are_selected(cluster: Cluster) -> None:

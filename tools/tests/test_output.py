@@ -4,15 +4,7 @@ import argparse
 
 import pytest
 
-from headgate.protocol.errors import ErrorCode
-from headgate.tools.output import (
-    CommandResult,
-    common_options,
-    describe_error_code,
-    format_partitions,
-    format_table,
-    printable,
-)
+from headgate.tools.output import CommandResult, common_options, format_partitions, format_table, printable
 
 
 def test_a_table_has_aligned_columns_below_their_names() -> None:
@@ -40,15 +32,6 @@ def test_control_characters_of_clients_are_escaped() -> None:
     assert printable("K\u00f6ln \U0001f600 a-b") == "K\u00f6ln \U0001f600 a-b"
     assert printable("\x1b[2Ja\nb\u202e") == "\\x1b[2Ja\\nb\\u202e"
     assert format_table([{"client": "\x1b[31m"}]) == ["CLIENT", "\\x1b[31m"]
-
-
-def test_an_error_code_becomes_a_sentence() -> None:
-    assert describe_error_code(ErrorCode.NON_EMPTY_GROUP) == "The group is not empty (NON_EMPTY_GROUP)"
-    assert (
-        describe_error_code(ErrorCode.NON_EMPTY_GROUP, "it has two members") == "it has two members (NON_EMPTY_GROUP)"
-    )
-    assert describe_error_code(9999) == "error 9999"
-    assert describe_error_code(9999, "what is new") == "what is new"
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", "inf"])

@@ -24,7 +24,7 @@ from headgate.protocol.messages.metadata import (
 )
 from headgate.protocol.schema import Message
 from headgate.tools import topics
-from headgate.tools.client import ClientError
+from headgate.tools.client.client import ClientError
 
 TOPIC_ID = bytes(range(16))
 PARTITION = MetadataResponsePartition(partition_index=0, leader_id=0, leader_epoch=2, replica_nodes=[0], isr_nodes=[0])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, select_partitions
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.cluster import Cluster, select_partitions
 from headgate.tools.output import DRY_RUN, CommandResult, Row, wants_table
 from headgate.tools.txn.open_transactions import (
     Judgement,
@@ -123,7 +125,7 @@ def run_abort(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     partition = TopicPartition(topic, numbers[0])
     if options.start_offset is None:
         cluster.topics([topic])
-        leader = cluster.leader(partition)
+        leader = cluster.routing.leader(partition)
         if isinstance(leader, Failure):
             return CommandResult(failures=[f"{partition}: {leader.text}", _NOTHING_ABORTED])
         epochs = options.producer_epoch, options.coordinator_epoch

@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 
 from headgate.tools.arguments import TopicsAction, WordsAction, duration_ms, offset
-from headgate.tools.client import ClientError
-from headgate.tools.cluster import Cluster
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.output import (
     CommandResult,
     Row,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.write_txn_markers import (
@@ -17,8 +18,9 @@ from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster
 from headgate.tools.txn.transactions import (
     ListedTransaction,
     TransactionFilters,

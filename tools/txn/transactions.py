@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from headgate.protocol.messages.find_coordinator import TRANSACTION
 from headgate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from headgate.tools.client import Client
-from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Answers, Cluster
 
 # Kafka's spelling; PrepareEpochFence and Dead last for a moment only
 STATES = (

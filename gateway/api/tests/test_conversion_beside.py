@@ -12,7 +12,7 @@ import pytest
 
 from headgate import Headgate
 from headgate.gateway.tests.requests import produce_request
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records import legacy

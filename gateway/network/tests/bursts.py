@@ -40,7 +40,7 @@ from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, at_once
 from headgate.gateway.tests.builders import UnsyncedFiles
 from headgate.gateway.tests.harness import MemoryListener
 from headgate.gateway.tests.requests import commit_request
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -12,7 +12,7 @@ import trio.testing
 
 from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run, simulated
 from headgate.gateway.tests.builders import Node
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -26,7 +26,7 @@ from headgate.gateway.tests.requests import produce_request
 from headgate.gateway.zookeeper.client import ZooKeeperClient
 from headgate.gateway.zookeeper.session import Create, SessionEvent
 from headgate.gateway.zookeeper.tests.proxy import HOST
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.records.batch import Record, build
 
 SECONDS: Final = 6.0

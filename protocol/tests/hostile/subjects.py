@@ -18,7 +18,7 @@ from zlib import crc32
 import cramjam
 
 from headgate.protocol import compiler
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.frame import FrameReader
 from headgate.protocol.header import RequestHeader, read_request_header, read_response_header, write_request_header

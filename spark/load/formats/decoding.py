@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 
 ERROR, BYTES = "_error", "_bytes"
 RAW, JSON, AVRO, PROTOBUF, DEBEZIUM = "raw", "json", "avro", "protobuf", "debezium"

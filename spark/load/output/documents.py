@@ -14,10 +14,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.intervals import Interval, Intervals, union
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.tools.arguments import LARGEST_OFFSET
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import ABORTED, COMPACTED, DELETED, MARKER, MISSING, Gap
 
 VERSION = 1

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import Manifest
 from headgate.spark.load.output.intervals import Interval, Intervals, difference, split, union
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
-from headgate.tools.cluster import TopicPartition
 
 FEWEST_OFFSETS = 50_000
 """A smaller range is not split: the start of a task costs more."""

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import LoadedFile
 from headgate.spark.load.output.folder import DataFile, OutputFolder
-from headgate.tools.cluster import TopicPartition
 
 _LONGEST_TOPIC = 120
 _DELTA = "DELTA_BINARY_PACKED"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.table_rows.verification import BUCKET, Bucket, Ranges, Tally
-from headgate.tools.cluster import TopicPartition
 
 
 class SparkTableRows:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import Manifest
 from headgate.spark.load.output.gap_finder import complement
 from headgate.spark.load.output.intervals import Interval, Intervals, union
 from headgate.spark.load.output.load_log import LoadLog
-from headgate.tools.cluster import TopicPartition
 
 BUCKET = 1 << 16
 _NAMED = 10

@@ -10,6 +10,7 @@ from typing import Any
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.control import Marker
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -19,7 +20,6 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
     TopicReader,
 )
-from headgate.tools.cluster import TopicPartition
 
 TOPIC = "orders"
 NOW_MS = 1_700_000_000_000

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output import documents
 from headgate.spark.load.output.documents import DamagedDocument, LoadedFile, LoadPlan, Manifest, RangeResult
 from headgate.spark.load.output.intervals import Interval
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap
 
 PARTITION = TopicPartition("orders", 3)

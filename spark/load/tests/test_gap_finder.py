@@ -7,10 +7,10 @@ import pytest
 
 from headgate.protocol.records import batch, legacy
 from headgate.protocol.records.batch import Record
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.gap_finder import GapFinder, UnexplainedGap, complement
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.reading.log_reader import FetchedBatches, IsolationLevel, OffsetRange
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap
 
 PARTITION = TopicPartition(TOPIC, 0)

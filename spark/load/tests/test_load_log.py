@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import DamagedDocument, LoadedFile, LoadPlan, RangeResult
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.load_log import LoadLog, work_folder
 from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap
 
 WANTED = OffsetRange(TopicPartition("t", 0), 0, 3)

@@ -7,6 +7,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.loading import LoadRequest, load, plan_only
 from headgate.spark.load.output.documents import Manifest
 from headgate.spark.load.output.folder import FolderLocked, OutputFolder
@@ -17,7 +18,6 @@ from headgate.spark.load.runners import SequentialRunner
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog
 from headgate.spark.load.verification import verify
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 
 SMALL = LoadRequest((TOPIC,), most_offsets=7, files=FileOptions("zstd", 1, 1))
 MODEST = LoadRequest((TOPIC,))

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output import planning
 from headgate.spark.load.output.intervals import Interval
 from headgate.spark.load.output.planning import LoadLimits, LoadRefused, PartitionPlan, decide, split_ranges
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
-from headgate.tools.cluster import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
 LOADED = (Interval(10, 20), Interval(30, 40))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.positions import positions, topic_ids
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_loading import run
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 

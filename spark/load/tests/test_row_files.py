@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.row_files import FileOptions, RowFiles
-from headgate.tools.cluster import TopicPartition
 
 
 def rows(first: int, count: int) -> pa.RecordBatch:

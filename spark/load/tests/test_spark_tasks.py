@@ -9,6 +9,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.spark_tasks import (
@@ -23,7 +24,6 @@ from headgate.spark.load.spark_tasks import (
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.load.tests.test_task import new_job
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 
 
 def numbers(count: int) -> Iterator[pa.RecordBatch]:

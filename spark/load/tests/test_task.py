@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.formats.decoding import BYTES, ERROR, Decoding, RejectLimitExceeded
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.load_log import LoadLog, work_folder
@@ -12,7 +13,6 @@ from headgate.spark.load.output.row_files import FileOptions
 from headgate.spark.load.task import Attempt, LoadJob, load_range
 from headgate.spark.load.tests.model_log import TOPIC, ModelLog
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import Gap
 
 WANTED = OffsetRange(TopicPartition(TOPIC, 0), 0, 5)

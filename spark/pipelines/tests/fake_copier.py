@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.copying import Beside
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.sink.exactly_once import WriteOutcome
 from headgate.spark.sink.marker import BatchDecision, QueryBatch, SinkMarker, decide
 from headgate.spark.sink.transaction import TransactionalProducer
-from headgate.tools.cluster import TopicPartition
 
 
 class Killed(Exception):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headgate.protocol.records import batch, control
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -14,7 +15,6 @@ from headgate.spark.reading.log_reader import (
     OffsetRange,
     TopicDescription,
 )
-from headgate.tools.cluster import TopicPartition
 
 
 @dataclass

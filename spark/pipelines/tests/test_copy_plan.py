@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.copy_plan import (
     CopyIdentity,
     CopyState,
@@ -16,7 +17,6 @@ from headgate.spark.pipelines.copy_plan import (
 )
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
 from headgate.spark.sink.marker import SinkMarker
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.copy_plan import CopyState
 from headgate.spark.pipelines.copying import describe, read_options
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.sink.exactly_once import WriteOutcome
 from headgate.spark.source.options import check_batch, parse
-from headgate.tools.cluster import TopicPartition
 
 
 def test_ranges_become_options_that_the_format_takes() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.copy_plan import CopiedOffsets, CopyState
 from headgate.spark.pipelines.mirror import OWN_TOPICS, Mirror, run
 from headgate.spark.pipelines.tests.fake_copier import FakeCopier, Killed
 from headgate.spark.pipelines.tests.memory_reader import MemoryLog, MemoryReader
 from headgate.spark.reading.log_reader import TopicDescription
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.replay import Replay, plan, run
 from headgate.spark.pipelines.tests.fake_copier import FakeCopier, Killed
 from headgate.spark.pipelines.tests.memory_reader import MemoryLog, MemoryReader
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import Row, UsageError
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines import sync_points
 from headgate.spark.pipelines.sync_points import OffsetPair, SyncPoint, decode, encode, key, nearest, slot
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 A, COPY = TopicPartition("a", 0), TopicPartition("x.a", 0)

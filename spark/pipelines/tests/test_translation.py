@@ -6,12 +6,12 @@ import random
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.sync_points import SyncPoint
 from headgate.spark.pipelines.tests.memory_reader import MemoryLog, MemoryReader
 from headgate.spark.pipelines.translation import Translation, translate, translate_group
 from headgate.spark.reading.log_reader import IsolationLevel, OffsetRange
 from headgate.spark.records.columns import columns
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 
 A, COPY = TopicPartition("a", 0), TopicPartition("a", 0)

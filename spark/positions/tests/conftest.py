@@ -14,7 +14,7 @@ NOW_MS = 1_700_000_000_000
 def model(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
     """Two brokers. Topic t has two partitions with ten records, a second apart, the last one a second old."""
     cluster = ModelCluster(brokers=2)
-    monkeypatch.setattr("headgate.tools.client.socket.create_connection", cluster.connect)
+    monkeypatch.setattr("headgate.tools.client.client.socket.create_connection", cluster.connect)
     cluster.topics["t"] = [Log(0), Log(1)]
     for log in cluster.topics["t"]:
         log.append(*range(NOW_MS - 10_000, NOW_MS, 1000))

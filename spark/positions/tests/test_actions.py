@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import command
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
 from headgate.spark.positions.tests.conftest import NOW_MS
 from headgate.spark.positions.topic_ids import FILE
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups import command as groups_command
 from headgate.tools.tests.command_output import CommandOutput, Run
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.check import CheckStatus, PartitionCheck, check, sentence
-from headgate.tools.cluster import Failure, TopicPartition
 from headgate.tools.groups.offsets import PartitionEnds
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

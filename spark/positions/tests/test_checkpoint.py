@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.protocol.internal.spark_checkpoint import Progress
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.checkpoint import CheckpointBatch, LocalFolder, open_folder, rates, read_checkpoint
+from headgate.spark.positions.checkpoint_files import Progress
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

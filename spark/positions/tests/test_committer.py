@@ -10,10 +10,10 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.checkpoint import LocalFolder
 from headgate.spark.positions.committer import REPEAT_S, GroupCommitter
 from headgate.spark.positions.topic_ids import FILE, TopicIds, read
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.tests.model_cluster import Clock, ModelCluster, ModelGroup, ModelMember
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

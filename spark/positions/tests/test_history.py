@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.history import BatchRecord, build_line, of_progress, parse_lines
-from headgate.tools.cluster import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORD = BatchRecord(1_700_000_000_123, "0b2c", 7, 1000, 850, {T0: 250, T1: 4}, {T0: 300, T1: 4})

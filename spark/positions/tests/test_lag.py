@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.lag import ReaderPosition, measure, seconds_left, summarize, to_row
 from headgate.spark.positions.tests.conftest import NOW_MS
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.tests.model_cluster import ModelCluster, opened
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import Manifest
 from headgate.spark.load.output.intervals import Interval
 from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.positions.loads import rates, rates_between
-from headgate.tools.cluster import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

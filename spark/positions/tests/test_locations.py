@@ -11,9 +11,10 @@ import pytest
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.protocol.schema import Message
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.locations import LocationOffsets, OffsetLocation, parse_location, read_location
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
-from headgate.tools.cluster import Cluster, TopicPartition
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.output import UsageError
 from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, opened

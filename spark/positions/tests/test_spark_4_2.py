@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.protocol.internal.spark_checkpoint import Progress, parse_offsets
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.checkpoint import Checkpoint, read_checkpoint
-from headgate.tools.cluster import TopicPartition
+from headgate.spark.positions.checkpoint_files import Progress, parse_offsets
 
 WRITTEN = Path(__file__).with_name("spark_4_2")
 

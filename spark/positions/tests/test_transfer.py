@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.locations import LocationOffsets, OffsetLocation, read_location
 from headgate.spark.positions.transfer import (
     apply,
@@ -19,7 +20,7 @@ from headgate.spark.positions.transfer import (
     starting_offsets,
     write_file,
 )
-from headgate.tools.cluster import Cluster, TopicPartition
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.output import UsageError
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.lag import ReaderLag, summarize
 from headgate.spark.positions.locations import OffsetLocation
 from headgate.spark.positions.watch import MEASUREMENTS, LagMeasurement, draw, run, to_measurement, with_measured_rates
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.lag import PartitionLag
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.tests.model_cluster import Clock, ModelCluster, ModelGroup, opened

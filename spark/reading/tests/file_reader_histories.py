@@ -13,6 +13,7 @@ import pytest
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.steps import finish
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.aborted_transactions import IndexTrust
 from headgate.spark.reading.file_reader import FileReader
 from headgate.spark.reading.log_reader import (
@@ -32,7 +33,6 @@ from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.histories import KEY, History
 from headgate.storage.tests.transactional_histories import CompactingTransactionalHistory, TransactionalHistory
 from headgate.storage.tests.transactions_model import committed
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.data_directory import DataDirectory
 
 PARTITION = TopicPartition(*KEY)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import SMALL, append, append_own, batch, marker, open_store, transactional
 from headgate.storage.tests.crashing_files import CrashingFiles
-from headgate.tools.cluster import TopicPartition
 
 PARTITION = TopicPartition("t", 0)
 DIRECTORY = "/data/t-0"

@@ -6,13 +6,13 @@ import pytest
 
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord, encode
 from headgate.protocol.records.batch import Record, build
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.cluster_metadata import ClusterTopic, read_topics
 from headgate.spark.reading.data_directories import DataDirectories
 from headgate.spark.reading.log_reader import LogUnavailable, TopicDescription
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk
 from headgate.storage.disk import layout
 from headgate.storage.tests.crashing_files import CrashingFiles
-from headgate.tools.cluster import TopicPartition
 
 OLD, NEW, OTHER = (bytes([number] * 16) for number in (1, 2, 3))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.data_directories import DataDirectories
 from headgate.spark.reading.log_reader import LogUnavailable
 from headgate.spark.reading.tests.simulated_disk import SimulatedDisk
 from headgate.storage.disk import layout
 from headgate.storage.disk.layout import Meta
 from headgate.storage.tests.crashing_files import CrashingFiles
-from headgate.tools.cluster import TopicPartition
 
 ORDERS, OTHER = bytes(range(16)), bytes(range(1, 17))
 FIRST_SEGMENT = f"{0:020d}.log"

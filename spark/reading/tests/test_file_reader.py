@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.protocol.records.batch import Record, build
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.file_reader import FileReader
 from headgate.spark.reading.log_reader import (
     Bounds,
@@ -28,7 +29,6 @@ from headgate.storage.log import appending
 from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import append_own, marker, transactional
 from headgate.storage.tests.crashing_files import CrashingFiles
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log import data_directory
 from headgate.tools.tests.log_data import NOW_MS, TOPIC_ID, Data
 

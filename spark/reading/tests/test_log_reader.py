@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import Bounds, OffsetOutOfRange, OffsetRange
-from headgate.tools.cluster import TopicPartition
 
 
 def test_an_offset_out_of_range_names_both_ranges() -> None:

@@ -24,6 +24,7 @@ from headgate.protocol.messages.metadata import (
 )
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -33,7 +34,6 @@ from headgate.spark.reading.log_reader import (
     OffsetRange,
 )
 from headgate.spark.reading.wire_reader import WireReader, whole_batches
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.tests.model_cluster import Clock, Log, ModelCluster
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -43,7 +43,7 @@ COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCO
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
     cluster = ModelCluster(brokers=3)
-    monkeypatch.setattr("headgate.tools.client.socket.create_connection", cluster.connect)
+    monkeypatch.setattr("headgate.tools.client.client.socket.create_connection", cluster.connect)
     cluster.topics = cluster.topics | {"a": [Log(leader=1), Log(leader=2)]}
     return cluster
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from headgate.protocol.records import batch, legacy, message_set
 from headgate.protocol.records.batch import Header, Record
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import FetchedBatches, OffsetRange
 from headgate.spark.records.columns import COLUMNS, columns
-from headgate.tools.cluster import TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
 EVERYTHING = OffsetRange(PARTITION, 0, 1 << 62)

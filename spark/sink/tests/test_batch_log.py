@@ -16,10 +16,10 @@ from headgate.protocol.messages.describe_configs import (
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import Record
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink.batch_log import PARTITION, BatchLog, CommittedMarkers, ensure_topic
 from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.marker import BATCHES_TOPIC, SinkMarker, SinkRefused, encode_marker
-from headgate.tools.cluster import TopicPartition
 
 
 class Log:
@@ -165,6 +165,8 @@ class FakeConnection:
 
     def ask_any(self, ask: Any) -> Any:
         return ask(self)
+
+    ask_controller = ask_any
 
     def partition_count(self, topic: str) -> int:
         return int(topic in self.topics)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import exactly_once, transaction
 from headgate.spark.sink.batch_log import PARTITION
 from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.exactly_once import ExactlyOnce, TransactionTooLong, WriteOutcome, is_worth_another_try
 from headgate.spark.sink.marker import QueryBatch, SinkMarker, SinkRefused, SourceOffsets, decode_marker
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 
 STEPS = ("begin", "read", "write", "check", "positions", "marker", "end")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.sink import Sink, once_batch, sum_reports
-from headgate.tools.cluster import TopicPartition
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import tasks
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.tasks import (
@@ -22,7 +23,6 @@ from headgate.spark.sink.tasks import (
     write_rows,
 )
 from headgate.spark.sink.transaction import TransactionalProducer
-from headgate.tools.cluster import TopicPartition
 
 PRODUCER = TransactionalProducer("id", 7, 3)
 COUNTS = {"a": 3, "b": 2}

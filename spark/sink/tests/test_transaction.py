@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from headgate.protocol.messages.add_partitions_to_txn import (
@@ -34,11 +35,11 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from headgate.protocol.records import batch
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import transaction
 from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer, TransactionWriter
-from headgate.tools.cluster import Failure, TopicPartition
 
 PRODUCER = TransactionalProducer("id", 7, 3)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -72,7 +73,7 @@ class Broker:
             raise SinkFailed(found.text, found.code)
         return found
 
-    def ask_leaders(self, keys: Any, ask: Any, on_retry: Callable[[], None] = lambda: None) -> dict[Any, Any]:
+    def ask_leaders(self, keys: Any, ask: Any) -> dict[Any, Any]:
         """As `Connection` does it, with NETWORK_EXCEPTION for the only error that passes."""
         found: dict[Any, Any] = {}
         missing = list(keys)
@@ -83,8 +84,6 @@ class Broker:
                 elif answer.code != ErrorCode.NETWORK_EXCEPTION:
                     raise SinkFailed(f"{key}: {answer.text}", answer.code)
             missing = [key for key in missing if key not in found]
-            if missing:
-                on_retry()
         return found
 
 

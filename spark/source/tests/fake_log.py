@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
     FetchedBatches,
@@ -15,7 +16,6 @@ from headgate.spark.reading.log_reader import (
     OffsetRange,
     TopicDescription,
 )
-from headgate.tools.cluster import TopicPartition
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

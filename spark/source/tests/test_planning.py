@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.source.options import Subscription, parse
 from headgate.spark.source.planning import (
@@ -19,7 +20,6 @@ from headgate.spark.source.planning import (
 )
 from headgate.spark.source.pushed_filters import Condition, PushedFilters
 from headgate.spark.source.tests.fake_log import T0, T1, FakeLog
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 NEEDED = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}

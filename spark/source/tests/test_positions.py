@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.source.positions import from_json, parse_offsets, parse_partitions, to_json
 from headgate.spark.source.tests.fake_log import T0, T1
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 
 OFFSETS = st.dictionaries(

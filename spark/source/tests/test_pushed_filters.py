@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.source.pushed_filters import NumberRange, PushedFilters, from_spark
 from headgate.spark.source.tests.fake_log import T0, T1
-from headgate.tools.cluster import TopicPartition
 
 
 def pushed(kind: str, column: str, value: Any) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups import actions
 from headgate.tools.groups.actions import check_lag_limits
 from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.arguments import Offset, Time, parse_csv, parse_target
 from headgate.tools.output import UsageError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.export_format import build_document, drop_foreign_epochs, parse_document
 from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata

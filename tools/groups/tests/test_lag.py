@@ -5,7 +5,7 @@ import pytest
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.messages.list_offsets import ListOffsetsRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag, measure_lag
 from headgate.tools.groups.members import describe_groups
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED

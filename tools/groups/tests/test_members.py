@@ -8,7 +8,7 @@ from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from headgate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.schema import Message
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.members import (
     GroupDescription,
     GroupListing,

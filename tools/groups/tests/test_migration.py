@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.tools.cluster import Failure, TopicPartition
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.members import ZOOKEEPER, MemberDescription
 from headgate.tools.groups.migration import (
     GroupStores,

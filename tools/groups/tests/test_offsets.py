@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from headgate.protocol.messages.offset_commit import (
@@ -18,7 +19,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from headgate.tools.cluster import Failure, TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.offsets import (
     OffsetAndMetadata,
     commit_offsets,

@@ -6,8 +6,8 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from headgate.protocol.records import batch
 from headgate.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
-from headgate.storage.lag import UNKNOWN_TIMESTAMP
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP
 from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread, first_record
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.arguments import Offset, Shift, Time
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, apply_changes, plan_reset

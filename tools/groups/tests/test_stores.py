@@ -7,7 +7,7 @@ from headgate.protocol.messages.incremental_alter_configs import IncrementalAlte
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from headgate.protocol.messages.offset_fetch import OffsetFetchResponsePartition as Row
 from headgate.protocol.messages.offset_fetch import OffsetFetchResponseTopic as Topic
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.groups.stores import StoreSettings, change_settings, fetch_settings, fetch_zookeeper
 from headgate.tools.tests.model_cluster import ModelCluster, opened

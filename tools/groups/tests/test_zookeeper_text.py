@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.groups.zookeeper_text import build_text, is_zookeeper_text, parse_text
 from headgate.tools.output import UsageError

@@ -11,7 +11,7 @@ from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelTransaction, opened
 from headgate.tools.txn.open_transactions import (
     Judgement,

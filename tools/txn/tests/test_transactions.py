@@ -6,7 +6,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
 from headgate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from headgate.tools.cluster import TopicPartition
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.tests.model_cluster import ModelCluster, ModelTransaction, opened
 from headgate.tools.txn.transactions import (
     ListedTransaction,

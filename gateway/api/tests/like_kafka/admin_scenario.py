@@ -17,7 +17,7 @@ from typing import Any
 
 from headgate.gateway.coordinator.groups.tests.response_lines import ResponseLines
 from headgate.gateway.tests.scenario import Broker
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
 from headgate.protocol.messages.alter_configs import AlterConfigsRequest

@@ -21,7 +21,7 @@ from typing import Any
 
 from headgate.gateway.tests.scenario import Broker
 from headgate.protocol import compiler, registry
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from headgate.gateway.coordinator.groups.tests.response_lines import ResponseLines
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal import offsets, transactions
 from headgate.protocol.internal.offsets import OffsetCommitKey

@@ -11,6 +11,7 @@ import pytest
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.formats.decoding import Decoding
 from headgate.spark.load.formats.tests.test_spark_columns import DESCRIPTORS, M
 from headgate.spark.load.last_values import merging
@@ -24,7 +25,6 @@ from headgate.spark.load.runners import SparkRunner
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog, ModelPartition
 from headgate.spark.load.tests.test_loading import Killed, Listener
 from headgate.spark.load.verification import verify
-from headgate.tools.cluster import TopicPartition
 
 in_spark = [pytest.mark.soak, pytest.mark.sockets, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 KINDS = [pytest.param(one, marks=in_spark) for one in merging.KINDS]

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.load.output.documents import LoadPlan, Manifest, RangeResult, publish
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.intervals import Interval
@@ -16,7 +17,6 @@ from headgate.spark.load.output.load_log import LoadLog
 from headgate.spark.load.table_rows import verification
 from headgate.spark.load.table_rows.verification import BUCKET, Bucket, Ranges, Tally, verify_rows
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.tools.cluster import TopicPartition
 from headgate.tools.log.offset_gaps import ABORTED, MARKER, Gap
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)

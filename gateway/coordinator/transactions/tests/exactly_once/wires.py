@@ -13,7 +13,7 @@ from typing import Any
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.tests.builders import Node
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.schema import Message
 from headgate.storage.segment.file_slice import FileSlice
 

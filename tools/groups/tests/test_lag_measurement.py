@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure, offset_status
+from headgate.tools.groups.lag_measurement import (
+    UNKNOWN_TIMESTAMP,
+    Lag,
+    OffsetStatus,
+    first_unread,
+    measure,
+    offset_status,
+)
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,19 +1,21 @@
-"""The client side of a connection, sans-IO: requests to bytes, bytes to responses; for tools, followers and tests.
+"""The bytes of one connection, sans-IO: requests to bytes, bytes to responses; for tools, followers and tests.
 
     connection = ClientConnection(client_id="dump")
     send(connection.request(ApiVersionsRequest(), 3))
     for request, response in connection.receive(received): ...
     send(connection.request(MetadataRequest(topics=None)))      # now at the latest version that both sides have
 
-A broker answers the requests of a connection in order. So the requests in flight are a queue, and the correlation id is
-only a check.
+A broker answers the requests of a connection in order. So any number of requests may be in flight, as a queue, and the
+correlation id is only a check. `receive` takes the bytes of one read; the rest of a large response goes into
+`get_buffer()` without a copy, in slices of any size.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -29,6 +31,14 @@ MAX_RESPONSE_SIZE = 256 * 1024 * 1024
 
 _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
+_API_VERSIONS = 3  # Kafka 2.4 and later know this version
+
+T = TypeVar("T")
+Exchange: TypeAlias = Generator[tuple[Message, int | None], Any, T]
+"""Requests that depend on each other: it yields each with its version, and gets the response in return.
+
+The caller moves the bytes, so the same exchange runs over a blocking socket and over an engine of many connections.
+"""
 
 
 class InFlightRequest(NamedTuple):
@@ -68,6 +78,23 @@ class ClientConnection:
             ranges = f"the broker has versions {served}, this side {cls.versions}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{cls.__name__}: {ranges}")
         return version
+
+    def usable_version(self, cls: type[Message], newest: int, oldest: int = 0) -> int:
+        """Return the newest version from `oldest` to `newest` that both sides have. Raises KafkaError."""
+        version = min(newest, self.latest_usable_version(cls))
+        served = self.served_versions[cls.api_key]
+        if version < max(oldest, served.first):
+            name = cls.__name__.removesuffix("Request")
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"it has {name} {served}, this needs {oldest}-{newest}")
+        return version
+
+    def negotiate(self, software: str) -> Exchange[int]:
+        """The first requests of a connection: they learn `served_versions`. Returns the broker's error code."""
+        answer = yield ApiVersionsRequest(client_software_name=software, client_software_version="1"), _API_VERSIONS
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = yield ApiVersionsRequest(), 0  # the error lists no API, or ApiVersions alone (KIP-511)
+        code: int = answer.error_code
+        return code
 
     def request(self, message: Message, version: int | None = None) -> bytes:
         """Return the frame of a request.
@@ -117,11 +144,11 @@ class ClientConnection:
         if correlation_id != expected:
             raise MalformedRequest(f"a response to request {correlation_id} came, but request {expected} is the next")
         if isinstance(request, ApiVersionsRequest):
-            return request, self._negotiate(frame, position, version)
+            return request, self._note_versions(frame, position, version)
         answer, _ = read(response_class(request.api_key), version, frame, position)
         return request, answer
 
-    def _negotiate(self, frame: memoryview, position: int, version: int) -> ApiVersionsResponse:
+    def _note_versions(self, frame: memoryview, position: int, version: int) -> ApiVersionsResponse:
         """Note the versions that the broker serves. A broker without this version answers in version 0 (KIP-511)."""
         if frame[position : position + _INT16.size] == _INT16.pack(ErrorCode.UNSUPPORTED_VERSION):
             version = 0

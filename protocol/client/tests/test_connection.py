@@ -6,12 +6,13 @@ import struct
 
 import pytest
 
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection
+from headgate.protocol.client.tests.scripted_peer import arrive, connected, drive, respond
 from headgate.protocol.compiler import write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.header import write_response_header
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from headgate.protocol.messages.fetch import FetchRequest
+from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.schema import Message
@@ -65,6 +66,24 @@ def test_the_rest_of_a_response_is_received_in_place() -> None:
     assert connection.incomplete_size == 0
 
 
+@pytest.mark.parametrize("slice_bytes", [1, 1000, 1 << 20])
+def test_large_answers_arrive_in_slices_while_more_are_asked(slice_bytes: int) -> None:
+    connection = connected()
+    fetches = [FetchRequest(max_wait_ms=number) for number in range(3)]
+    frames = [connection.request(fetch, 12) for fetch in fetches]
+    records = [bytes([number]) * 5_000 for number in range(3)]
+
+    def answer(request: FetchRequest, version: int) -> Message:
+        row = PartitionData(partition_index=0, records=records[request.max_wait_ms])
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])
+
+    answered = arrive(connection, b"".join(respond(frame, answer) for frame in frames), slice_bytes)
+    assert [request for request, _ in answered] == fetches
+    assert [response.responses[0].partitions[0].records for _, response in answered] == records
+    assert not connection.in_flight
+    assert not connection.incomplete_size
+
+
 def test_the_usable_version_is_the_latest_of_both_sides() -> None:
     assert negotiated().latest_usable_version(MetadataRequest) == 12
 
@@ -77,6 +96,26 @@ def test_a_missing_common_version_is_an_error() -> None:
         connection.latest_usable_version(ProduceRequest)
     with pytest.raises(KafkaError, match="was not asked"):
         ClientConnection().request(MetadataRequest())
+
+
+def test_the_newest_version_of_a_range_is_usable() -> None:
+    connection = negotiated()
+    assert connection.usable_version(MetadataRequest, newest=9, oldest=4) == 9
+    assert connection.usable_version(MetadataRequest, newest=20) == 12
+    with pytest.raises(KafkaError, match="it has Metadata 0-12, this needs 13-14"):
+        connection.usable_version(MetadataRequest, newest=14, oldest=13)
+
+
+def test_an_old_broker_is_asked_for_its_versions_again() -> None:
+    connection, asked = ClientConnection(), []
+
+    def answer(request: ApiVersionsRequest, version: int) -> Message:
+        asked.append(version)
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION) if len(asked) == 1 else TABLE
+
+    assert drive(connection, connection.negotiate("test"), answer) == 0
+    assert asked == [3, 0]
+    assert connection.latest_usable_version(MetadataRequest) == 12
 
 
 def test_unknown_api_versions_are_answered_in_version_0() -> None:

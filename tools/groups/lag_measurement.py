@@ -1,4 +1,4 @@
-"""Lag: how far a group is behind, in records and in seconds. One definition for the tools and for the broker.
+"""Lag: how far a group is behind, in records and in seconds. One definition for all commands.
 
 Records: the offsets from the committed one to the end of the partition (its high watermark), as Kafka's own tool
 counts. Offsets without records, after compaction or for transaction markers, count too.

@@ -1,4 +1,4 @@
-"""A small blocking client for tools: one connection, one request at a time, over `protocol.client_connection`."""
+"""A small blocking client for tools: one connection, one request at a time, over `protocol.client.connection`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from headgate.protocol.client_connection import ClientConnection
+from headgate.protocol.client.connection import ClientConnection, Exchange
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
 
 DEFAULT_PORT = 9092
 DEFAULT_TIMEOUT_S = 30.0
 _RECEIVE_BYTES = 1 << 16
-_API_VERSIONS = 3  # Kafka 2.4 and later know this version
+
+T = TypeVar("T")
 
 
 class ClientError(Exception):
@@ -29,7 +29,7 @@ class Client:
     def __init__(self, bootstrap: str, client_id: str = "headgate-tools", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Connect to the first broker of `host:port,...` that accepts, and ask for its versions. Raises ClientError."""
         self._timeout_s = timeout_s
-        self._peer = ClientConnection(client_id)
+        self.peer = ClientConnection(client_id)
         self._received: deque[Any] = deque()
         failures = []
         for address in parse_addresses(bootstrap):
@@ -39,7 +39,11 @@ class Client:
                 failures.append(f"{address[0]}:{address[1]} ({error.strerror or error})")
                 continue
             self.address = f"{address[0]}:{address[1]}"
-            self._negotiate()
+            try:
+                self._negotiate()
+            except ClientError:
+                self.close()
+                raise
             return
         raise ClientError(
             f"no broker answers at {', '.join(failures)}; start one, or name another: --bootstrap-server host:port"
@@ -56,17 +60,20 @@ class Client:
         self._socket.close()
 
     def _negotiate(self) -> None:
-        software = ApiVersionsRequest(client_software_name="headgate-tools", client_software_version="1")
-        try:
-            answer = self.ask(software, _API_VERSIONS)
-            if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                answer = self.ask(ApiVersionsRequest(), 0)  # the error lists no API, or ApiVersions alone (KIP-511)
-        except ClientError:
-            self.close()
-            raise
-        if answer.error_code != ErrorCode.NONE:
-            self.close()
-            raise ClientError(f"{self.address} refuses ApiVersions: {ErrorCode(answer.error_code).name}")
+        code = self.run(self.peer.negotiate("headgate-tools"))
+        if code != ErrorCode.NONE:
+            raise ClientError(f"{self.address} refuses ApiVersions: {ErrorCode(code).name}")
+
+    def run(self, exchange: Exchange[T]) -> T:
+        """Send the requests of an exchange, to its end. Raises ClientError."""
+        with self._explained():
+            try:
+                step = next(exchange)
+                while True:
+                    step = exchange.send(self.ask(*step))
+            except StopIteration as end:
+                result: T = end.value
+                return result
 
     def ask(self, request: Message, version: int | None = None) -> Any:
         """Send a request and return the response. Default: the newest version of both sides. Raises ClientError."""
@@ -76,13 +83,13 @@ class Client:
     def send(self, request: Message, version: int | None = None) -> None:
         """Send a request; `receive` returns the response, after those of earlier requests. Raises ClientError."""
         with self._explained():
-            self._socket.sendall(self._peer.request(request, version))
+            self._socket.sendall(self.peer.request(request, version))
 
     def receive(self) -> Any:
         """Return the response of the oldest request that has none. Raises ClientError."""
         if self._received:
             return self._received.popleft()
-        name = type(self._peer.in_flight[0].request).__name__
+        name = type(self.peer.in_flight[0].request).__name__
         with self._explained():
             return self._receive(name)
 
@@ -100,21 +107,12 @@ class Client:
 
     def serves(self, cls: type[Message]) -> bool:
         """True if the broker serves any version of this API."""
-        return cls.api_key in self._peer.served_versions
+        return cls.api_key in self.peer.served_versions
 
     def version(self, cls: type[Message], newest: int, oldest: int = 0) -> int:
         """The newest version between `oldest` and `newest` that both sides have. Raises ClientError."""
-        try:
-            version = min(newest, self._peer.latest_usable_version(cls))
-        except KafkaError as error:
-            raise ClientError(f"{self.address} is too old or too new for this: {error.message}") from None
-        served = self._peer.served_versions[cls.api_key]
-        if version < max(oldest, served.first):
-            name = cls.__name__.removesuffix("Request")
-            raise ClientError(
-                f"{self.address} is too old or too new for this: it has {name} {served}, this needs {oldest}-{newest}"
-            )
-        return version
+        with self._explained():
+            return self.peer.usable_version(cls, newest, oldest)
 
     def _receive(self, name: str) -> Any:
         while True:
@@ -130,11 +128,11 @@ class Client:
 
     def _receive_part(self) -> list[tuple[Message, Any]] | None:
         """Receive some bytes; the responses that they complete. None: the broker has closed the connection."""
-        if self._peer.incomplete_size:
-            count = self._socket.recv_into(self._peer.get_buffer())
-            return self._peer.buffer_updated(count) if count else None
+        if self.peer.incomplete_size:
+            count = self._socket.recv_into(self.peer.get_buffer())
+            return self.peer.buffer_updated(count) if count else None
         data = self._socket.recv(_RECEIVE_BYTES)
-        return self._peer.receive(data) if data else None
+        return self.peer.receive(data) if data else None
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
