@@ -7,7 +7,6 @@ A client may repeat a request that failed with a retriable code, usually after a
 from __future__ import annotations
 
 import enum
-import inspect
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -16,7 +15,8 @@ from typing import Final, Self, TypeVar
 E = TypeVar("E", bound=BaseException)
 
 _RETRIABLE = True
-_SUSPENDABLE: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR of `inspect`, whose import takes 8 ms of every command
+_SUSPENDABLE: Final = 0x20 | 0x80 | 0x200
 
 
 class ErrorCode(enum.IntEnum):

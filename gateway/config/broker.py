@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
-from headgate.storage.config import LogConfig
+
+if TYPE_CHECKING:
+    from headgate.storage.config import LogConfig
 
 
 class BrokerConfig(broker_table.Settings):
@@ -139,6 +140,11 @@ class BrokerConfig(broker_table.Settings):
 
         A topic's own configs alone are resolved for the topic: many topics may have some.
         """
+        # Not at the head: commands that read settings alone would load `dataclasses` too
+        from dataclasses import replace
+
+        from headgate.storage.config import LogConfig
+
         if self._plain_log_config is None:
             self._plain_log_config = LogConfig(**self._log_values(catalogue.TOPIC, {}))
         if not overrides:

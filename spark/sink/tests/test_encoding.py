@@ -108,10 +108,10 @@ def test_columns_do_not_import_pandas() -> None:
     """Its import takes each worker more than a second."""
     program = """
 import sys, numpy, pyarrow
-from headgate.spark.sink.tasks import Target, TaskIdentity, encode_rows
+from headgate.spark.sink.tasks import TaskIdentity, WriteTarget, encode_rows
 keys = pyarrow.nulls(2, pyarrow.binary())
 rows = pyarrow.RecordBatch.from_arrays([keys, keys], names=["key", "value"])
-target = Target("", "t", {"t": 2}, 0, 100, 0, 1.0)
+target = WriteTarget("", "t", {"t": 2}, 0, 100, 0, 1.0)
 assert list(encode_rows(target, [rows], lambda: TaskIdentity(0, 0)))
 sys.exit("pandas" in sys.modules)
 """
