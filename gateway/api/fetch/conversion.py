@@ -7,7 +7,8 @@ Versions since 4 know only batches: messages of magic 0 and 1, which an adopted 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.gateway.api import conversion
 from headgate.gateway.api.context import HandlerContext, SkippedOffsets
@@ -41,29 +42,31 @@ MAX_SKIPPED = 1_000
 Converted: TypeAlias = ConvertedPiece | KafkaError | OSError | None
 
 
-class Form(Protocol):
-    """What the pieces of a fetch are converted to."""
+def _put(_: TopicKey, wanted: FetchPartition, row: PartitionData, made: ConvertedPiece) -> bool:
+    """Put a conversion into its row, or end the row's piece where the conversion has ended."""
+    if made.records is not None:
+        replace_records(row, made.records)
+    elif isinstance(row.records, FileSlice):
+        row.records.length = made.position
+    return False
 
-    def is_open(self, row: PartitionData) -> bool:
-        """Whether the row's piece has to be checked, and if necessary converted."""
 
-    def first_bytes(self, piece: FileSlice) -> int:
-        """How many bytes of a piece the first slice of its conversion reads at most."""
+class Form(NamedTuple):
+    """What the pieces of a fetch are converted to. The functions get a piece, or its row, and what the client wants."""
 
-    def convert(
-        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[ConvertedPiece | None]:
-        """The replacement of a piece; None: send the piece itself.
+    is_open: Callable[[PartitionData], bool]
+    """Whether the row's piece has to be checked, and if necessary converted."""
+    convert: Callable[[FileSlice, PartitionData, FetchPartition, int, bool], Steps[ConvertedPiece | None]]
+    """The replacement of a piece, from its room in bytes and whether it is the first; None: send the piece itself.
 
-        Runs in a thread, and so may touch only the piece, and read its row. `room`: the bytes that the replacement may
-        have.
-        """
-
-    def put(self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: ConvertedPiece) -> bool:
-        """Put a conversion into its row. True if all of the piece was omitted; then `wanted` has the next offset."""
-
-    def reads_on(self, plan: FetchPlan) -> bool:
-        """Whether another plan may follow one whose pieces were all omitted."""
+    Runs in a thread, and so may touch only the piece, and read its row.
+    """
+    reads_headers: bool = False
+    """Only the headers of batches are read, so that even the smallest batches take a quarter of the time."""
+    put: Callable[[TopicKey, FetchPartition, PartitionData, ConvertedPiece], bool] = _put
+    """Put a conversion into its row. True if all of the piece was omitted: then `wanted` has the next offset."""
+    reads_on: Callable[[FetchPlan], bool] = lambda _: False
+    """Whether another plan may follow one whose pieces were all omitted."""
 
 
 def is_open(form: Form, rows: FetchRows) -> bool:
@@ -119,66 +122,34 @@ def _first_bytes(form: Form, rows: FetchRows) -> int:
         if first > SLICE_BYTES:
             break
         if isinstance(row.records, FileSlice) and form.is_open(row):
-            first += form.first_bytes(row.records)
+            first += min(len(row.records), SLICE_BYTES) >> (2 if form.reads_headers else 0)
     return first
 
 
-class AsBatches:
-    """Batches, for versions since 10 and logs with messages of magic 0 and 1."""
+def _has_piece(row: PartitionData) -> bool:
+    return isinstance(row.records, FileSlice)
 
-    def is_open(self, row: PartitionData) -> bool:
-        return isinstance(row.records, MessagesSlice)
 
-    def first_bytes(self, piece: FileSlice) -> int:
-        return min(len(piece), SLICE_BYTES)
+def _has_messages(row: PartitionData) -> bool:
+    return isinstance(row.records, MessagesSlice)
 
-    def convert(
-        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[ConvertedPiece | None]:
-        return conversion.convert_to_batches(piece, room)
 
-    def put(self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: ConvertedPiece) -> bool:
-        assert made.records is not None
-        replace_records(row, made.records)
+def _may_have_zstd(row: PartitionData) -> bool:
+    piece = row.records
+    if not isinstance(piece, FileSlice):
         return False
-
-    def reads_on(self, plan: FetchPlan) -> bool:
-        return False
-
-
-class BatchesWithoutZstd:
-    """Batches for versions 4 to 9: a piece ends before its first zstd batch; if zstd is first, bytes are sent."""
-
-    def is_open(self, row: PartitionData) -> bool:
-        piece = row.records
-        if not isinstance(piece, FileSlice):
-            return False
-        if isinstance(piece, MessagesSlice):
-            return True
-        known_from, known_to = piece.passed
-        return not known_from <= 0 < len(piece) <= known_to
-
-    def first_bytes(self, piece: FileSlice) -> int:
-        """Only the header of a batch is read, so that even the smallest batches take a quarter of the time."""
-        return min(len(piece), SLICE_BYTES) >> 2
-
-    def convert(
-        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[ConvertedPiece | None]:
-        return conversion.replace_zstd(piece, room)
-
-    def put(self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: ConvertedPiece) -> bool:
-        if made.records is not None:
-            replace_records(row, made.records)
-        elif isinstance(row.records, FileSlice):
-            row.records.length = made.position
-        return False
-
-    def reads_on(self, plan: FetchPlan) -> bool:
-        return False
+    if isinstance(piece, MessagesSlice):
+        return True
+    known_from, known_to = piece.passed
+    return not known_from <= 0 < len(piece) <= known_to
 
 
-BATCHES, BATCHES_WITHOUT_ZSTD = AsBatches(), BatchesWithoutZstd()
+BATCHES = Form(_has_messages, lambda piece, row, wanted, room, is_first: conversion.convert_to_batches(piece, room))
+"""For versions since 10 and logs with messages of magic 0 and 1."""
+BATCHES_WITHOUT_ZSTD = Form(
+    _may_have_zstd, lambda piece, row, wanted, room, is_first: conversion.replace_zstd(piece, room), reads_headers=True
+)
+"""For versions 4 to 9: a piece ends before its first zstd batch; if zstd is first, bytes are sent."""
 
 
 class MessageSets:
@@ -209,8 +180,7 @@ class MessageSets:
 
     def limit(self, plan: FetchPlan) -> None:
         """Limit a plan to what may be converted for one response."""
-        plan.limit(self._broker.conversions.share(CONVERTED_BYTES, MIN_CONVERTED_BYTES))
-        self._max_bytes = plan.max_bytes
+        self._max_bytes = plan.limit(self._broker.conversions.share(CONVERTED_BYTES, MIN_CONVERTED_BYTES))
         turn = plan.turn
         if self._is_hard and len(turn.partitions) > 1:
             first = self._broker.random.randrange(len(turn.partitions))
@@ -233,13 +203,12 @@ class MessageSets:
             row.high_watermark = row.last_stable_offset  # the end of the log, for such a client
         return row
 
-    def is_open(self, row: PartitionData) -> bool:
-        return isinstance(row.records, FileSlice)
+    @property
+    def form(self) -> Form:
+        """The conversion to message sets."""
+        return Form(_has_piece, self._convert, put=self._put, reads_on=self._reads_on)
 
-    def first_bytes(self, piece: FileSlice) -> int:
-        return min(len(piece), SLICE_BYTES)
-
-    def convert(
+    def _convert(
         self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
     ) -> Steps[ConvertedPiece | None]:
         limit = min(wanted.partition_max_bytes, self._max_bytes - CONVERTED_BYTES + room)
@@ -247,7 +216,7 @@ class MessageSets:
         aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
         return conversion.convert_to_message_set(piece, self._magic, wanted.fetch_offset, limit, is_first, aborted)
 
-    def put(self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: ConvertedPiece) -> bool:
+    def _put(self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: ConvertedPiece) -> bool:
         assert made.records is not None
         read_bytes = len(row.records or b"")
         replace_records(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
@@ -257,7 +226,7 @@ class MessageSets:
         self._skip(key, wanted, made.position)
         return True
 
-    def reads_on(self, plan: FetchPlan) -> bool:
+    def _reads_on(self, plan: FetchPlan) -> bool:
         """A client that does not wait has time for some pieces: it may take an empty set for the end of the log."""
         return self._skipped_bytes < MAX_SKIPPED_BYTES or not plan.is_late
 

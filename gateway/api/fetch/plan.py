@@ -97,15 +97,11 @@ class FetchPlan:
         self._size = 0
         """The bytes of records in the last rows."""
 
-    @property
-    def max_bytes(self) -> int:
-        """The limit of the response."""
-        return self._max_bytes
-
-    def limit(self, max_bytes: int) -> None:
-        """Lower the limit of the response."""
+    def limit(self, max_bytes: int) -> int:
+        """Lower the limit of the response. Returns the limit."""
         self._max_bytes = min(self._max_bytes, max_bytes)
         self._min_bytes = min(self._min_bytes, self._max_bytes)
+        return self._max_bytes
 
     # Planning
 
@@ -150,10 +146,7 @@ class FetchPlan:
         return (yield from self.all_rows(blocking=blocking))
 
     def _plan_some(self, rows: FetchRows, end: int, blocking: bool) -> None:
-        """Add rows up to the number `end`. The first batch is complete, whatever its size; the rest keeps the limits.
-
-        If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
-        """
+        """Add rows up to the number `end`. The first batch comes whole, whatever its size; the rest keeps limits."""
         turn, size, most = self.turn, self._size, self._max_bytes
         items = turn.items
         for key, wanted in turn.partitions[len(rows) : end]:

@@ -60,7 +60,7 @@ def fetch_sets(request: FetchRequest, context: HandlerContext) -> FetchOutcome:
     sets = MessageSets(request, context)
     plan = _plan(request, context, sets.reader, sets.read)
     sets.limit(plan)
-    return _answer(plan, sets)
+    return _answer(plan, sets.form)
 
 
 def _plan(
