@@ -7,8 +7,7 @@ no memory, and needs no steps of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from types import GeneratorType
-from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,19 +66,3 @@ def joined(made: list[T], more: list[T]) -> list[T]:
         return first[number] if number < count else more[number - count]
 
     return cast("list[T]", LazyArray(range(count + len(more)), row))
-
-
-def finish_if_few(steps: Steps[T], count: int) -> T | Steps[T]:
-    """Return the result of `steps` if `count` is at most `FEW_ITEMS`, else the steps themselves."""
-    return finish(steps) if count <= FEW_ITEMS else steps
-
-
-def as_steps(result: T) -> Steps[T]:
-    """Wrap a finished result as steps. Dispatch writes a response that comes from steps in steps."""
-    return result
-    yield
-
-
-def is_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
-    """Return True for steps, False for a result."""
-    return type(outcome) is GeneratorType

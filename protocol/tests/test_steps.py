@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.protocol.steps import FEW_ITEMS, LazyArray, Steps, as_steps, finish, finish_if_few, is_steps, lazy_map
+from headgate.protocol.steps import FEW_ITEMS, LazyArray, Steps, finish, lazy_map
 
 
 def counting(count: int) -> Steps[int]:
@@ -13,15 +13,6 @@ def counting(count: int) -> Steps[int]:
 
 def test_steps_end_with_a_result() -> None:
     assert finish(counting(5)) == 5
-    assert finish(as_steps("all")) == "all"
-
-
-def test_few_items_are_done_at_once() -> None:
-    assert finish_if_few(counting(5), FEW_ITEMS) == 5
-    steps = finish_if_few(counting(5), FEW_ITEMS + 1)
-    assert is_steps(steps)
-    assert finish(steps) == 5
-    assert not is_steps([])
 
 
 def test_elements_of_a_lazy_array_are_made_by_its_iteration() -> None:

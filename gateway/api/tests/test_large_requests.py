@@ -16,6 +16,7 @@ from headgate.gateway.api.parked import FREE_BYTES, MEMORY_WAIT_MS
 from headgate.gateway.api.routes import Route
 from headgate.gateway.api.tests.large import Asked, Loop, frame
 from headgate.gateway.api.tests.test_authorization import ScriptedAuthorizer
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import compiler
 from headgate.protocol.errors import ErrorCode, MalformedRequest
@@ -32,7 +33,7 @@ from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from headgate.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderTopic
 from headgate.protocol.reading import BYTES_PER_ELEMENT, MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE, parsed_bytes
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, finish, is_steps
+from headgate.protocol.steps import Steps, finish
 from headgate.protocol.tests.hostile.subjects import FIXED_BYTES
 from headgate.protocol.tests.shapes import filled
 
@@ -127,7 +128,7 @@ def longest_slice(steps: Any) -> int:
 
 
 def _all(steps: Any) -> Steps[None]:
-    while is_steps(steps):
+    while is_task(steps):
         steps = yield from steps
 
 
@@ -160,7 +161,7 @@ def test_topics_without_partitions_are_served_in_steps(node: Node, name: str) ->
     request = make(FEW_THOUSAND)
     route = Route(load()[request.api_key], version)
     outcome = route.handler(request, HandlerContext(node.services, node.client, version, None))
-    assert is_steps(outcome)
+    assert is_task(outcome)
     assert longest_slice(outcome) <= 2 * KEYS_A_STEP, "the end of one loop, and the start of another"
     assert Counted.taken >= FEW_THOUSAND
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, _open_all
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
@@ -21,7 +21,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import finish, is_steps
+from headgate.protocol.steps import finish
 
 TOOL = 777
 """The session of those who write into ZooKeeper."""
@@ -85,7 +85,7 @@ class WholeBroker(Node):
             self.services.appends.commit()
             self.settle()
             (outcome,) = replies
-        return finish(outcome) if is_steps(outcome) else outcome
+        return finish(outcome) if isinstance(outcome, GeneratorType) else outcome
 
     def change(self, begin: Callable[[], Change]) -> Change | KafkaError:
         """Begin a change, and let it end."""

@@ -13,7 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
-from headgate.protocol.steps import finish, is_steps
+from headgate.protocol.steps import finish
 
 pytestmark = pytest.mark.every_metadata_store
 
@@ -166,7 +166,7 @@ def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) 
         changing.write(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if made == 2 * MAX_PENDING else None)
     changing.wait()
     (told,) = changing.replies
-    if is_steps(told):
+    if is_task(told):
         told = finish(told)
     codes = ["is done"] * MAX_PENDING + ["KAFKA_STORAGE_ERROR"] * MAX_PENDING + ["is done"] * 5
     assert list(told) == [f"{number} {code}" for number, code in enumerate(codes)]
