@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, _open_all
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
