@@ -16,7 +16,7 @@ from headgate.gateway.api.parked import FREE_BYTES, MEMORY_WAIT_MS
 from headgate.gateway.api.routes import Route
 from headgate.gateway.api.tests.large import Asked, Loop, frame
 from headgate.gateway.api.tests.test_authorization import ScriptedAuthorizer
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Task, is_task
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import compiler
 from headgate.protocol.errors import ErrorCode, MalformedRequest
@@ -33,7 +33,7 @@ from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from headgate.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderTopic
 from headgate.protocol.reading import BYTES_PER_ELEMENT, MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE, parsed_bytes
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, finish
+from headgate.protocol.steps import finish
 from headgate.protocol.tests.hostile.subjects import FIXED_BYTES
 from headgate.protocol.tests.shapes import filled
 
@@ -127,7 +127,7 @@ def longest_slice(steps: Any) -> int:
     return max(longest, Counted.taken - before)
 
 
-def _all(steps: Any) -> Steps[None]:
+def _all(steps: Any) -> Task[None]:
     while is_task(steps):
         steps = yield from steps
 

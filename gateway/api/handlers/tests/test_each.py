@@ -1,6 +1,7 @@
 """An error is the value of its partition, and stops no other."""
 
 import logging
+from typing import cast
 
 import pytest
 
@@ -13,7 +14,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
-from headgate.protocol.steps import finish
+from headgate.protocol.steps import Steps, finish
 
 pytestmark = pytest.mark.every_metadata_store
 
@@ -167,7 +168,7 @@ def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) 
     changing.wait()
     (told,) = changing.replies
     if is_task(told):
-        told = finish(told)
+        told = finish(cast("Steps[list[str]]", told))
     codes = ["is done"] * MAX_PENDING + ["KAFKA_STORAGE_ERROR"] * MAX_PENDING + ["is done"] * 5
     assert list(told) == [f"{number} {code}" for number, code in enumerate(codes)]
 
