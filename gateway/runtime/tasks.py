@@ -453,9 +453,34 @@ def _result(
     return result
 
 
-def run(task: Task[T], done: Callable[[Any], None]) -> None:
+def run(task: Task[T], done: Callable[[Any], None] = _log_failure) -> None:
     """Run a task that waits for functions alone: such a task needs no loop."""
     Running(None, task, done).advance(None)
+
+
+class SingleTask:
+    """Recurring work that one task at a time does. The tasks wait for functions alone, as those of `run`."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self) -> None:
+        self._running: Running[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the last task is in progress."""
+        return self._running is not None and not self._running.is_over
+
+    def start(self, make: Callable[[], Task[None]]) -> None:
+        """Run the task that `make` returns, unless the last one is in progress."""
+        if not self.is_running:
+            self._running = Running(None, make(), _log_failure)
+            self._running.advance(None)
+
+
+def pause(scheduler: Scheduler, delay_ms: float) -> Ask:
+    """A wait of this length, at least until other work has had its turn."""
+    return lambda resume: scheduler.call_after(delay_ms, partial(resume, None))
 
 
 def gather(many: Iterable[Task[T]], at_once: int = MOST_TOGETHER) -> Task[list[T]]:

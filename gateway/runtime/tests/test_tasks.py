@@ -16,6 +16,7 @@ from headgate.gateway.runtime.tasks import (
     Changes,
     Lock,
     Running,
+    SingleTask,
     Task,
     Tasks,
     Together,
@@ -23,6 +24,7 @@ from headgate.gateway.runtime.tasks import (
     as_task,
     at_once_if_few,
     is_task,
+    pause,
     run,
     shielded,
     value_of,
@@ -536,3 +538,49 @@ def test_a_lock_has_one_holder_in_the_order_of_the_calls(bench: Bench) -> None:
     assert bench.seen == ["a0", "a1", "c0", "c1"]
     bench.start(task("d"))
     assert bench.seen[4:] == ["d0", "d1"]
+
+
+# Recurring work
+
+
+def test_a_second_task_starts_after_the_end_of_the_first() -> None:
+    single, begun = SingleTask(), list[Callable[[None], None]]()
+
+    def work() -> Task[None]:
+        single.start(work)  # its own start is ignored too
+        yield begun.append
+
+    single.start(work)
+    single.start(work)
+    assert (len(begun), single.is_running) == (1, True)
+    begun[0](None)
+    assert not single.is_running
+    single.start(work)
+    assert len(begun) == 2
+
+
+def test_a_task_that_fails_is_logged_and_starts_again(caplog: pytest.LogCaptureFixture) -> None:
+    single, begun = SingleTask(), list[int]()
+
+    def work() -> Task[None]:
+        begun.append(len(begun))
+        yield lambda resume: resume(ValueError("a bug"))
+
+    single.start(work)
+    assert "ValueError: a bug" in caplog.text
+    single.start(work)
+    assert begun == [0, 1]
+
+
+def test_a_pause_ends_after_its_time() -> None:
+    time, ended = ManualTime(), list[str]()
+
+    def work() -> Task[None]:
+        yield pause(time.scheduler, 100)
+        ended.append("ended")
+
+    run(work())
+    time.advance(99)
+    assert not ended
+    time.advance(1)
+    assert ended == ["ended"]
