@@ -483,6 +483,23 @@ def pause(scheduler: Scheduler, delay_ms: float) -> Ask:
     return lambda resume: scheduler.call_after(delay_ms, partial(resume, None))
 
 
+def at_most(scheduler: Scheduler, delay_ms: float, ask: Ask) -> Ask:
+    """The wait for `ask`, but for this time at most: then the answer is None, and that of `ask` is dropped."""
+
+    def begin(resume: Callable[[Any], None]) -> None:
+        waiting = [resume]
+
+        def end(answer: Any) -> None:
+            if waiting:
+                timer.cancel()
+                waiting.pop()(answer)
+
+        timer = scheduler.call_after(delay_ms, partial(end, None))
+        ask(end)
+
+    return begin
+
+
 def gather(many: Iterable[Task[T]], at_once: int = MOST_TOGETHER) -> Task[list[T]]:
     """The results of tasks that run side by side, in order. Raises the exception of the first failed one."""
     results: list[T] = yield Together(many, at_once)

@@ -22,6 +22,7 @@ from headgate.gateway.runtime.tasks import (
     Together,
     WaitList,
     as_task,
+    at_most,
     at_once_if_few,
     is_task,
     pause,
@@ -584,3 +585,21 @@ def test_a_pause_ends_after_its_time() -> None:
     assert not ended
     time.advance(1)
     assert ended == ["ended"]
+
+
+def test_a_wait_with_a_limit_has_the_first_answer_alone() -> None:
+    time, answers = ManualTime(), list[object]()
+    resumes = list[Callable[[object], None]]()
+
+    def work() -> Task[None]:
+        while True:
+            answers.append((yield at_most(time.scheduler, 100, resumes.append)))
+
+    run(work())
+    time.advance(50)
+    resumes[0]("in time")
+    time.advance(99)
+    assert answers == ["in time"], "its timer is gone"
+    time.advance(1)
+    resumes[1]("late")
+    assert answers == ["in time", None]
