@@ -203,7 +203,7 @@ class Running(Generic[T]):
             self._end(without_frames(error))
         finally:
             self._is_advancing = False
-            if self._task is None:  # cancelled by what the task has done
+            if self._task is None and task.gi_frame is not None:  # cancelled by what the task has done
                 _close(task)
 
     def _is_early(self) -> bool:
@@ -220,7 +220,8 @@ class Running(Generic[T]):
     def _begin(self, wait: Changes | Together[Any] | Ask) -> None:
         if self._task is None or wait is self._changes:
             return
-        self._end_changes()
+        if self._changes is not None:
+            self._end_changes()
         if isinstance(wait, Changes):
             self._changes, loop = wait, self._loop
             loop.await_changes(self, wait)
@@ -248,7 +249,8 @@ class Running(Generic[T]):
         if self._task is None:
             return
         self._task = None
-        self._end_changes()
+        if self._changes is not None:
+            self._end_changes()
         try:
             self._done(result)
         except Exception:
