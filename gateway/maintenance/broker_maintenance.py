@@ -22,7 +22,7 @@ from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import SingleTask, Task, pause
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
@@ -160,7 +160,7 @@ class BrokerMaintenance:
                 self._retry_backoff.reset()
             if not created:
                 return
-            yield pause(self._scheduler, 0.0)
+            yield sleep(self._scheduler, 0.0)
 
     def repair(self) -> None:
         """Repair logs after failed syncs, in a thread of each directory."""

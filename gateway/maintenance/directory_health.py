@@ -24,7 +24,7 @@ from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import SingleTask, Task, pause
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.disk.layout import Meta, check_same
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files
@@ -106,7 +106,7 @@ class DirectoryHealth:
             except Exception as error:  # noqa: BLE001  logged when the directory goes offline
                 if not self._status.is_offline:
                     self._go_offline(error)
-            yield pause(self._scheduler, self._backoff.next_wait_ms())
+            yield sleep(self._scheduler, self._backoff.next_wait_ms())
         # One file may fail at each append; this must not cause a probe with a sync each time.
         self._is_healthy_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
         if self._status.is_offline:

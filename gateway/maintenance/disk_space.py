@@ -22,7 +22,7 @@ from headgate.gateway.replication.directory_status import DirectorySpace, Direct
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import Task, pause, run
+from headgate.gateway.runtime.tasks import Task, run, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.space")
@@ -109,7 +109,7 @@ class DiskSpace:
                     wait_ms = self._note(status, status.space)
                 except Exception:  # without a further look producers would stay refused forever
                     logger.exception("the free space of %s is known, but a listener failed", status.path)
-            yield pause(self._scheduler, wait_ms)
+            yield sleep(self._scheduler, wait_ms)
 
     def _note_hung(self, status: DirectoryStatus) -> None:
         status.set_hung(is_hung=True)

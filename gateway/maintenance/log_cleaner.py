@@ -27,7 +27,7 @@ from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import SingleTask, Task, pause, run
+from headgate.gateway.runtime.tasks import SingleTask, Task, run, sleep
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import StorageError
@@ -164,7 +164,7 @@ class LogCleaner:
         found: list[tuple[Replica, CleanableRatio]] = []
         for number, partition in enumerate(list(self._partitions)):
             if number and not number % LOGS_PER_TURN:
-                yield pause(self._scheduler, 0)
+                yield sleep(self._scheduler, 0)
                 if self._is_over:
                     return None
             if self._is_cold(partition):
@@ -208,7 +208,7 @@ class LogCleaner:
             del waiting[key]
             if not waiting:
                 break
-            yield pause(self._scheduler, 0)
+            yield sleep(self._scheduler, 0)
         del self._cold[disk]
         self.look()
 

@@ -15,7 +15,7 @@ from functools import partial
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import SingleTask, Task, pause
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
 from headgate.storage.disk.checkpoint import TopicPartition
@@ -84,7 +84,7 @@ class RetentionTask:
         until_ms = self._clock.monotonic_ms() + SLICE_MS
         while self._left and not self._scheduler.is_over:
             if self._clock.monotonic_ms() >= until_ms:
-                yield pause(self._scheduler, 0)
+                yield sleep(self._scheduler, 0)
                 until_ms = self._clock.monotonic_ms() + SLICE_MS
             partition = self._left.popleft()
             try:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import SingleTask, Task, pause, run
+from headgate.gateway.runtime.tasks import SingleTask, Task, run, sleep
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import run_all
 from headgate.storage.log import flushing
@@ -84,7 +84,7 @@ class GroupCommit:
         self._small_files.start(self._write_small_files)
 
     def _write_small_files(self) -> Task[None]:
-        yield pause(self._scheduler, WRITE_MS)
+        yield sleep(self._scheduler, WRITE_MS)
         while self._writes and not self._scheduler.is_over:
             writes, self._writes = self._writes, []
             try:
@@ -126,8 +126,8 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  noted for each log
             errors = [error] * len(begun)
         self._threads -= 1
-        for (partition, flush), error in zip(begun, errors, strict=True):
-            self._end(partition, flush, error)
+        for (partition, flush), failure in zip(begun, errors, strict=True):
+            self._end(partition, flush, failure)
         self._begin()
         if self._queue:
             self._flushes.start(self._flush_queued)

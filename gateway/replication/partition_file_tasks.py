@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
-from headgate.gateway.runtime.tasks import SingleTask, Task, at_most, pause, run
+from headgate.gateway.runtime.tasks import SingleTask, Task, at_most, run, sleep
 
 logger = logging.getLogger("headgate.replication")
 
@@ -116,7 +116,7 @@ class PartitionFileTasks:
         while self._new:
             self._begin(self._new.popleft())
             if self._in_threads and not self._scheduler.is_over:
-                yield pause(self._scheduler, 0.0)
+                yield sleep(self._scheduler, 0.0)
 
     def _begin(self, task: FileTask) -> None:
         parts: dict[str, list[Runnable]] = {}

@@ -25,9 +25,9 @@ from headgate.gateway.runtime.tasks import (
     at_most,
     at_once_if_few,
     is_task,
-    pause,
     run,
     shielded,
+    sleep,
     value_of,
     within,
 )
@@ -577,7 +577,7 @@ def test_a_pause_ends_after_its_time() -> None:
     time, ended = ManualTime(), list[str]()
 
     def work() -> Task[None]:
-        yield pause(time.scheduler, 100)
+        yield sleep(time.scheduler, 100)
         ended.append("ended")
 
     run(work())
