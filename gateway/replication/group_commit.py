@@ -126,8 +126,8 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  noted for each log
             errors = [error] * len(begun)
         self._threads -= 1
-        for (partition, flush), error in zip(begun, errors, strict=True):
-            self._end(partition, flush, error)
+        for (partition, flush), failure in zip(begun, errors, strict=True):
+            self._end(partition, flush, failure)
         self._begin()
         if self._queue:
             self._flushes.start(self._flush_queued)

@@ -203,7 +203,7 @@ class Running(Generic[T]):
             self._end(without_frames(error))
         finally:
             self._is_advancing = False
-            if self._task is None and task.gi_frame is not None:  # cancelled by what the task has done
+            if self._task is None:  # cancelled by what the task has done
                 _close(task)
 
     def _is_early(self) -> bool:
@@ -480,7 +480,7 @@ class SingleTask:
             self._running.advance(None)
 
 
-def pause(scheduler: Scheduler, delay_ms: float) -> Ask:
+def sleep(scheduler: Scheduler, delay_ms: float) -> Ask:
     """A wait of this length, at least until other work has had its turn."""
     return lambda resume: scheduler.call_after(delay_ms, partial(resume, None))
 

@@ -122,7 +122,7 @@ def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
 
     works = [
         desk.works.add(fail, lambda _: None),
-        desk.works.add(lambda: [Runs(desk.did, "a0")], fail),  # type: ignore[arg-type]
+        desk.works.add(lambda: [Runs(desk.did, "a0")], fail),
         desk.add("a1", "a2", error=ValueError("another one")),
         desk.add("a3"),
     ]
