@@ -35,7 +35,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def threads(node: Node) -> HeldThreads:
     """The threads of the node's maintenance."""
     # The two are asked for all the time, or after each error: see test_disk_space.py, test_directory_health.py.
-    return node.time.scheduler.hold("space", "try_directory")
+    return node.time.scheduler.hold("space", "probe")
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.scheduler import Timer
-from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, value_of
+from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, sleep, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
@@ -242,14 +242,11 @@ class Coordinator(Generic[S]):
                     break
             except KafkaError as error:
                 failure, pause_ms = failure or without_frames(error), TICK_RETRY_MS
-            yield partial(self._pause, pause_ms)
+            yield sleep(self.services.scheduler, pause_ms)
         else:
             failure = failure or self._absent()
         if failure is not None:
             raise failure
-
-    def _pause(self, pause_ms: float, resume: Callable[[None], None]) -> None:
-        self.services.scheduler.call_after(pause_ms, partial(resume, None))
 
     def _log_failure(self, error: Exception | None) -> None:
         if error is not None:

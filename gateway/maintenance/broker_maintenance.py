@@ -17,11 +17,12 @@ from headgate.gateway.maintenance.sync_repair_queue import RepairListener
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.replication.replica_manager import ReplicaManager, Retried
+from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
@@ -60,7 +61,7 @@ class BrokerMaintenance:
         self._clock = clock
         self._scheduler = scheduler
         self._retry_backoff = Backoff(2 * RETRY_MS, MAX_RETRY_MS)
-        self._is_retrying = False
+        self._retries = SingleTask()
         self._has_lost_metadata = False
         self._config = config
         self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
@@ -147,20 +148,19 @@ class BrokerMaintenance:
 
     def retry(self) -> None:
         """Try again to create partitions whose creation failed: some of them, in a thread."""
-        if not self._is_retrying and self._clock.monotonic_ms() >= self._retry_backoff.due_ms:
-            self._is_retrying = True
-            self._partitions.retry(self._retried)
+        self._retries.start(self._retry_creations)
 
-    def _retried(self, result: Retried) -> None:
-        """After a success try the others at once; after failures only, wait twice as long."""
-        self._is_retrying = False
-        created, refused = result
-        if refused and not created:
-            self._retry_backoff.postpone(self._clock.monotonic_ms())
-        else:
-            self._retry_backoff.reset()
-        if created:
-            self._scheduler.call_after(0.0, self.retry)
+    def _retry_creations(self) -> Task[None]:
+        """After a success the others are tried at once; after failures only, the wait is twice as long."""
+        while self._clock.monotonic_ms() >= self._retry_backoff.due_ms:
+            created, refused = yield self._partitions.retry
+            if refused and not created:
+                self._retry_backoff.postpone(self._clock.monotonic_ms())
+            else:
+                self._retry_backoff.reset()
+            if not created:
+                return
+            yield sleep(self._scheduler, 0.0)
 
     def repair(self) -> None:
         """Repair logs after failed syncs, in a thread of each directory."""

@@ -1,4 +1,4 @@
-"""Drives the compaction of one log on the loop, step by step.
+"""One compaction of one log, from its first request to the line in the broker's log.
 
 A compaction collects the keys of the dirty part; then it rewrites each group of segments as one, and swaps the new
 segment in (`storage/cleanup/compaction/log_compaction.py`). A worker (`cleaner_process`) collects and rewrites, a
@@ -9,27 +9,27 @@ reconfigured: then the compaction ends, and the segments that were swapped in st
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.cleaner_metrics import CleanerMetrics
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
-from headgate.protocol.errors import KafkaError, without_frames
+from headgate.gateway.runtime.tasks import Task
+from headgate.protocol.errors import without_frames
 from headgate.storage.cleanup.compaction import log_compaction
-from headgate.storage.cleanup.compaction.compaction_job import Collected, Rewritten
-from headgate.storage.cleanup.compaction.log_compaction import CompactionAborted
+from headgate.storage.cleanup.compaction.log_compaction import CompactionAborted, CompactionStep
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
-from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
     from headgate.gateway.maintenance.cleaner_process import Worker
-logger = logging.getLogger("headgate.cleaning")
 
+logger = logging.getLogger("headgate.cleaning")
 
 MIN_READ_BYTES = 64 * 1024
 
@@ -61,91 +61,71 @@ class CleanerThread:
         return max(MIN_READ_BYTES, self.config.log_cleaner_io_buffer_size // max(1, self.config.log_cleaner_threads))
 
 
-class CompactionRun:
-    """One compaction of one log: has each request of `LogCompaction` done, and continues with the answer.
+def compact(
+    partition: Replica,
+    cleanable: CleanableRatio,
+    thread: CleanerThread,
+    is_current: Callable[[Replica, Log], bool],
+    failed: Callable[[Replica, Exception], None],
+) -> Task[bool]:
+    """Compact a log. Returns whether the compaction is complete.
 
     is_current(replica, log)     whether this is still the log of the replica, and still compacted
     failed(replica, error)       called for a failure that is not an abortion
-    ended(run, is_done)          called at the end
     """
+    log, began_ms = partition.log, thread.clock.now_ms()
+    compaction = log_compaction.LogCompaction(
+        log,
+        cleanable,
+        began_ms,
+        table_bytes=thread.table_bytes,
+        read_bytes=thread.read_bytes,
+        is_current=partial(is_current, partition, log),
+    )
+    failure = None
+    try:
+        yield from _answered(compaction.steps(), thread)
+    except Exception as error:  # noqa: BLE001  logged below, unless the log or the broker has gone
+        failure = without_frames(error)
+    run_ms = thread.clock.now_ms() - began_ms
+    thread.metrics.ended(compaction, run_ms)
+    if failure is None:
+        thread.metrics.succeeded()
+        _log_result(log, compaction, run_ms)
+    elif not isinstance(failure, (StoppedError, CompactionAborted)) and is_current(partition, log):
+        failed(partition, failure)
+    return failure is None
 
-    def __init__(
-        self,
-        partition: Replica,
-        cleanable: CleanableRatio,
-        thread: CleanerThread,
-        is_current: Callable[[Replica, Log], bool],
-        failed: Callable[[Replica, BaseException], None],
-        ended: Callable[[CompactionRun, bool], None],
-    ) -> None:
-        self._partition = partition
-        self._log = partition.log
-        self._thread = thread
-        self._metrics = thread.metrics
-        self._is_current_log, self._failed, self._ended = is_current, failed, ended
-        self.worker = thread.worker
-        self.key = partition.topic, partition.index
-        self._begun_ms = thread.clock.now_ms()
-        self._compaction = log_compaction.LogCompaction(
-            self._log,
-            cleanable,
-            self._begun_ms,
-            table_bytes=thread.table_bytes,
-            read_bytes=thread.read_bytes,
-            is_current=self._is_current,
-        )
-        self._steps = self._compaction.steps()
 
-    def begin(self) -> None:
-        """Begin with the first step."""
-        self._advance(None)
-
-    def _is_current(self) -> bool:
-        return self._is_current_log(self._partition, self._log)
-
-    def _advance(self, answer: object) -> None:
-        if isinstance(answer, Collected):
-            self._metrics.collected(answer)
-        elif isinstance(answer, Rewritten):
-            self._metrics.rewritten(answer)
+def _answered(steps: Generator[CompactionStep, Any, None], thread: CleanerThread) -> Task[None]:
+    """Run the steps of a compaction, each with the answer to the request before it. Raises what they raise."""
+    answer: Any = None
+    while True:
         try:
-            request = log_compaction.advance(self._steps, answer)
+            request = log_compaction.advance(steps, answer)
         except StopIteration:
-            self._end(None)
-        except (OSError, KafkaError, StorageError, CompactionAborted) as error:
-            self._end(without_frames(error))
-        except BaseException as error:
-            if error is not answer:
-                raise
-            self._end(without_frames(error))
-        else:
-            rate = self._thread.bytes_per_second
+            return
+        try:
             if isinstance(request, log_compaction.Collect):
-                self.worker.collect(request.job, rate, self._advance)
+                answer = yield partial(thread.worker.collect, request.job, thread.bytes_per_second)
+                thread.metrics.collected(answer)
             elif isinstance(request, log_compaction.Rewrite):
-                self.worker.rewrite(request.bases, rate, self._advance)
+                answer = yield partial(thread.worker.rewrite, request.bases, thread.bytes_per_second)
+                thread.metrics.rewritten(answer)
             else:
-                self._thread.scheduler.in_thread(request.work, self._advance)
+                answer = yield partial(thread.scheduler.in_thread, request.work)
+        except Exception as error:  # noqa: BLE001  raised in the compaction
+            answer = error
 
-    def _end(self, error: BaseException | None) -> None:
-        self._metrics.ended(self._compaction, self._thread.clock.now_ms() - self._begun_ms)
-        if error is None:
-            self._metrics.succeeded()
-            self._log_result()
-        elif not isinstance(error, (StoppedError, CompactionAborted)) and self._is_current():
-            self._failed(self._partition, error)
-        self._ended(self, error is None)
 
-    def _log_result(self) -> None:
-        compaction, segments = self._compaction, self._log.segments
-        seconds = max(1, self._thread.clock.now_ms() - self._begun_ms) / 1000
-        logger.info(
-            "%s-%d is compacted up to offset %d: kept %d of %d records, %.1f of %.1f MB, in %.1f s",
-            *self.key, segments.compacted.offset, compaction.kept_records, compaction.records, segments.size / 1e6,
-            compaction.before_bytes / 1e6, seconds,
+def _log_result(log: Log, compaction: log_compaction.LogCompaction, run_ms: int) -> None:
+    logger.info(
+        "%s-%d is compacted up to offset %d: kept %d of %d records, %.1f of %.1f MB, in %.1f s",
+        *log.key, log.segments.compacted.offset, compaction.kept_records, compaction.records, log.segments.size / 1e6,
+        compaction.before_bytes / 1e6, max(1, run_ms) / 1000,
+    )  # fmt: skip
+    if compaction.unreadable_batches:
+        logger.warning(
+            "%s-%d has %d batches with unreadable records; compaction leaves these batches unchanged",
+            *log.key, compaction.unreadable_batches,
         )  # fmt: skip
-        if compaction.unreadable_batches:
-            logger.warning(
-                "%s-%d has %d batches with unreadable records; compaction leaves these batches unchanged",
-                *self.key, compaction.unreadable_batches,
-            )  # fmt: skip

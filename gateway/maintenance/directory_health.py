@@ -18,11 +18,13 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.disk.layout import Meta, check_same
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files
@@ -82,7 +84,7 @@ class DirectoryHealth:
         self._changed = changed
         self._clock = clock
         self._scheduler = scheduler
-        self._is_probing = False
+        self._probe = SingleTask()
         self._backoff = Backoff(FIRST_WAIT_MS, MAX_WAIT_MS)
         self._is_healthy_until_ms = 0.0
 
@@ -92,26 +94,19 @@ class DirectoryHealth:
             error = error.__cause__
         if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS:
             return
-        if self._is_probing or self._status.is_offline:
-            return
         if self._clock.monotonic_ms() >= self._is_healthy_until_ms:
-            self._probe()
+            self._probe.start(self._probe_until_healthy)
 
-    def _probe(self) -> None:
-        self._is_probing = True
-
-        def try_directory() -> None:
-            probe(self._files, self._status.path, self._meta)
-
-        self._scheduler.in_thread(try_directory, self._probed)
-
-    def _probed(self, result: object) -> None:
-        self._is_probing = False
-        if isinstance(result, BaseException):
-            if not self._status.is_offline:
-                self._go_offline(result)
-            self._scheduler.call_after(self._backoff.next_wait_ms(), self._probe)
-            return
+    def _probe_until_healthy(self) -> Task[None]:
+        """Probe the directory until it takes files; after the first failure it is offline."""
+        while True:
+            try:
+                yield partial(self._scheduler.in_thread, partial(probe, self._files, self._status.path, self._meta))
+                break
+            except Exception as error:  # noqa: BLE001  logged when the directory goes offline
+                if not self._status.is_offline:
+                    self._go_offline(error)
+            yield sleep(self._scheduler, self._backoff.next_wait_ms())
         # One file may fail at each append; this must not cause a probe with a sync each time.
         self._is_healthy_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
         if self._status.is_offline:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from headgate.gateway.maintenance.directory_health import DirectoryHealth
 from headgate.gateway.maintenance.retention_task import FindUnread, RetentionTask
@@ -16,7 +17,8 @@ from headgate.gateway.maintenance.sync_repair_queue import RepairListener, SyncR
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.protocol.errors import KafkaError
+from headgate.gateway.runtime.tasks import SingleTask, Task
+from headgate.protocol.errors import KafkaError, without_frames
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log import flushing
@@ -44,7 +46,7 @@ class DirectoryMaintenance:
         self._status = status
         self._clock = clock
         self._scheduler = scheduler
-        self._is_checkpointing = self._is_removing = self._is_rebuilding = False
+        self._checkpoint, self._removal, self._index_rebuild = SingleTask(), SingleTask(), SingleTask()
         self._notify_changed = changed
         self.health = DirectoryHealth(
             status, log_directory.pool.files, log_directory.meta, self._changed, clock, scheduler
@@ -64,37 +66,34 @@ class DirectoryMaintenance:
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoints: high watermarks, recovery points and start offsets of this directory's logs."""
-        if self._is_checkpointing or self._status.is_offline:
-            return
-        write = self._log_directory.begin_checkpoint(offsets_of(self._log_directory.logs, high_watermarks))
-        self._is_checkpointing = True
-        self._scheduler.in_thread(write, self._checkpointed)
+        if not self._status.is_offline:
+            self._checkpoint.start(partial(self._write_checkpoints, high_watermarks))
 
-    def _checkpointed(self, result: object) -> None:
-        self._is_checkpointing = False
-        if isinstance(result, BaseException):
-            self.health.note(result)
-            logger.error("the checkpoints of %s cannot be written: %s", self._log_directory.directory, result)
+    def _write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> Task[None]:
+        write = self._log_directory.begin_checkpoint(offsets_of(self._log_directory.logs, high_watermarks))
+        try:
+            yield partial(self._scheduler.in_thread, write)
+        except Exception as error:  # noqa: BLE001  the next checkpoint writes the files, or reports the error
+            self.health.note(error)
+            logger.error("the checkpoints of %s cannot be written: %s", self._log_directory.directory, error)
 
     def remove_deleted(self) -> None:
         """Remove deleted files after file.delete.delay.ms; on a nearly full disk without that delay."""
-        if self._is_removing or self._status.is_offline:
-            return
+        self._removal.start(self._remove_deleted)
+
+    def _remove_deleted(self) -> Task[None]:
         pending = self._log_directory.pool.pending_deletions
-        removal = pending.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
-        if removal is None:
-            return
-
-        def removed(result: object) -> None:
-            self._is_removing = False
+        while not (self._status.is_offline or self._scheduler.is_over):
+            removal = pending.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
+            if removal is None:
+                return
+            try:
+                yield partial(self._scheduler.in_thread, removal.run)
+            except Exception as error:  # noqa: BLE001  the files that are left are tried again later
+                logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, error)
             pending.end_removal(removal, self._clock.monotonic_ms())
-            if isinstance(result, BaseException):
-                logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, result)
-            if not (removal.left or self._scheduler.is_over):  # files that stay would be tried again without a pause
-                self.remove_deleted()
-
-        self._is_removing = True
-        self._scheduler.in_thread(removal.run, removed)
+            if removal.left:  # these would be tried again without a pause
+                return
 
     @property
     def directory(self) -> str:
@@ -108,19 +107,16 @@ class DirectoryMaintenance:
 
     def rebuild_index(self, log: Log, base_offset: int) -> None:
         """Rebuild the indexes of a segment whose index file was cut by another program."""
-        if self._is_rebuilding:  # retention asks again
-            return
-        self._is_rebuilding = True
+        self._index_rebuild.start(partial(self._rebuild_index, log, base_offset))  # else retention asks again
+
+    def _rebuild_index(self, log: Log, base_offset: int) -> Task[None]:
         work = SyncFailureRepair(log, [])
-
-        def done(result: object) -> None:
-            self._is_rebuilding = False
-            if isinstance(result, BaseException):
-                work.error = result
-            if not apply_index(log, work) and work.error is not None:
-                logger.error("cannot rebuild the indexes of %r: %s", log, work.error)
-
-        self._scheduler.in_slices(work.rebuild_index_steps(base_offset), done)
+        try:
+            yield partial(self._scheduler.in_slices, work.rebuild_index_steps(base_offset))
+        except Exception as error:  # noqa: BLE001  logged below
+            work.error = without_frames(error)
+        if not apply_index(log, work) and work.error is not None:
+            logger.error("cannot rebuild the indexes of %r: %s", log, work.error)
 
     def _changed(self, error: KafkaError | None) -> None:
         if error is None:  # it is unknown which of the last writes reached the disk

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.replication.directory_status import DirectorySpace, DirectoryStatus
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.scheduler import Scheduler, Timer
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import Task, run, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.space")
@@ -85,36 +87,33 @@ class DiskSpace:
     def look(self) -> None:
         """Begin to watch all disks."""
         for status in self._partitions.directories.values():
-            self._ask(status)
+            run(self._watch(status))
 
-    def _ask(self, status: DirectoryStatus) -> None:
-        timer = self._scheduler.call_after(HUNG_MS, lambda: self._note_hung(status))
-
-        def space() -> tuple[int, int]:
-            return self._partitions.space(status.path)
-
-        self._scheduler.in_thread(space, lambda found: self._seen(status, timer, found))
+    def _watch(self, status: DirectoryStatus) -> Task[None]:
+        """Read the free space of a disk, again and again."""
+        while True:
+            wait_ms, timer = LOOK_MS, self._scheduler.call_after(HUNG_MS, partial(self._note_hung, status))
+            try:
+                found = yield partial(self._scheduler.in_thread, partial(self._partitions.space, status.path))
+                status.space = DirectorySpace(*found)
+                self._unknown.discard(status.path)
+            except Exception as error:  # noqa: BLE001  logged once
+                status.space = None
+                self._note_unknown(status.path, error)
+            timer.cancel()
+            if status.is_hung:
+                status.set_hung(is_hung=False)
+                logger.warning("the disk of %s answers again", status.path)
+            if status.space is not None:
+                try:
+                    wait_ms = self._note(status, status.space)
+                except Exception:  # without a further look producers would stay refused forever
+                    logger.exception("the free space of %s is known, but a listener failed", status.path)
+            yield sleep(self._scheduler, wait_ms)
 
     def _note_hung(self, status: DirectoryStatus) -> None:
         status.set_hung(is_hung=True)
         logger.error("the disk of %s hangs: no answer about its free space for %d s", status.path, HUNG_MS / 1000)
-
-    def _seen(self, status: DirectoryStatus, timer: Timer, found: tuple[int, int] | BaseException) -> None:
-        wait_ms = LOOK_MS
-        timer.cancel()
-        if status.is_hung:
-            status.set_hung(is_hung=False)
-            logger.warning("the disk of %s answers again", status.path)
-        try:
-            if isinstance(found, BaseException):
-                status.space = None
-                self._note_unknown(status.path, found)
-            else:
-                status.space = DirectorySpace(*found)
-                self._unknown.discard(status.path)
-                wait_ms = self._note(status, status.space)
-        finally:  # without a further look producers would stay refused forever
-            self._scheduler.call_after(wait_ms, lambda: self._ask(status))
 
     def _note_unknown(self, directory: str, error: BaseException) -> None:
         if directory not in self._unknown:

@@ -14,7 +14,6 @@ until the broker restarts.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +27,7 @@ from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import SingleTask, Task, run, sleep
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import StorageError
@@ -36,7 +36,6 @@ from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
     from headgate.gateway.maintenance.cleaner_process import Worker
-    from headgate.gateway.maintenance.compaction_run import CompactionRun
     from headgate.storage.cleanup.compaction.planning import CleanableRatio
 
 logger = logging.getLogger("headgate.cleaning")
@@ -52,13 +51,13 @@ class _Cleaning:
     """The state of the compaction of one log: running, delayed after a failure, or stopped as damaged."""
 
     log: Log
-    run: CompactionRun | None = None
+    worker: Worker | None = None
     is_damaged: bool = False
     backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_DELAY_MS, MAX_DELAY_MS))
 
     def is_blocked(self, log: Log, now_ms: float) -> bool:
         """Whether no compaction of this log may begin now."""
-        return self.run is not None or (self.is_damaged and self.log is log) or now_ms < self.backoff.due_ms
+        return self.worker is not None or (self.is_damaged and self.log is log) or now_ms < self.backoff.due_ms
 
 
 class LogCleaner:
@@ -80,7 +79,8 @@ class LogCleaner:
         self._make_worker = make_worker
         self._cleanings: dict[Key, _Cleaning] = {}  # only logs that are being compacted, or whose compaction failed
         self._idle: list[Worker] = []
-        self._is_looking, self._looked_ms = False, 0.0
+        self._look = SingleTask()
+        self._looked_ms = 0.0
         self._cold: dict[str, dict[Key, Replica]] = {}  # by log directory; a thread reads for the first of each
         self.is_stopped = False
         self.metrics = CleanerMetrics(metrics, clock, self._uncleanable)
@@ -90,13 +90,10 @@ class LogCleaner:
             cleaning.log for cleaning in self._cleanings.values() if cleaning.is_damaged and not cleaning.log.is_retired
         ]
 
-    def _runs(self) -> list[CompactionRun]:
-        return [cleaning.run for cleaning in self._cleanings.values() if cleaning.run is not None]
-
     @property
     def running(self) -> Sequence[Key]:
         """Topic and partition of each log that is being compacted."""
-        return tuple(run.key for run in self._runs())
+        return tuple(key for key, cleaning in self._cleanings.items() if cleaning.worker is not None)
 
     def start(self) -> None:
         """Look for work every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is false."""
@@ -107,8 +104,9 @@ class LogCleaner:
     def stop(self) -> None:
         """Abort everything. The next start removes new segments that were not swapped in."""
         self.is_stopped = True
-        for worker in [*self._idle, *(run.worker for run in self._runs())]:
-            worker.close()
+        for worker in [*self._idle, *(cleaning.worker for cleaning in self._cleanings.values())]:
+            if worker is not None:
+                worker.close()
         self._idle.clear()
 
     def _look_later(self) -> None:
@@ -122,12 +120,20 @@ class LogCleaner:
         self._scheduler.call_after(min(max(1, self._config.log_cleaner_backoff_ms), MAX_BACKOFF_MS), look)
 
     def look(self) -> None:
-        """Look at all logs, over some turns of the loop, and compact the dirtiest due one, if a thread is free."""
-        has_room = len(self._runs()) < self._config.log_cleaner_threads
-        if not self._is_looking and has_room and not self.is_stopped:
-            self._is_looking, self._looked_ms = True, self._clock.monotonic_ms()
+        """Look at all logs, over some turns of the loop, and compact the dirtiest due ones, while a thread is free."""
+        self._look.start(self._compact_due)
+
+    def _compact_due(self) -> Task[None]:
+        while not self._is_over and len(self.running) < self._config.log_cleaner_threads:
+            self._looked_ms = self._clock.monotonic_ms()
             self._forget_deleted()
-            self._look_on(deque(self._partitions), [])
+            chosen = yield from self._dirtiest()
+            if chosen is None:
+                if not (self.running or self._is_over):  # an idle process costs memory, a new one starts quickly
+                    while self._idle:
+                        self._idle.pop().close()
+                return
+            run(self._compact(*chosen))
 
     def disk_recovered(self, directory: str) -> None:
         """Try the logs in a directory again: the disk may have been at fault."""
@@ -140,24 +146,27 @@ class LogCleaner:
     def _forget_failures(self, is_meant: Callable[[Log], bool]) -> None:
         for key, cleaning in list(self._cleanings.items()):
             if is_meant(cleaning.log):
-                self._cleanings[key] = _Cleaning(cleaning.log, cleaning.run)
+                self._cleanings[key] = _Cleaning(cleaning.log, cleaning.worker)
                 self._drop_idle(key)
 
     def _drop_idle(self, key: Key) -> None:
         """Drop the state of a log that neither runs nor has failed."""
         cleaning = self._cleanings[key]
-        if cleaning.run is None and not cleaning.is_damaged and not cleaning.backoff.due_ms:
+        if cleaning.worker is None and not cleaning.is_damaged and not cleaning.backoff.due_ms:
             del self._cleanings[key]
 
     @property
     def _is_over(self) -> bool:
         return self.is_stopped or self._scheduler.is_over
 
-    def _look_on(self, left: deque[Replica], found: list[tuple[Replica, CleanableRatio]]) -> None:
-        if self._is_over:
-            return
-        for _ in range(min(LOGS_PER_TURN, len(left))):
-            partition = left.popleft()
+    def _dirtiest(self) -> Task[tuple[Replica, CleanableRatio] | None]:
+        """The log that is compacted next; None if no log is due, or the broker stops."""
+        found: list[tuple[Replica, CleanableRatio]] = []
+        for number, partition in enumerate(list(self._partitions)):
+            if number and not number % LOGS_PER_TURN:
+                yield sleep(self._scheduler, 0)
+                if self._is_over:
+                    return None
             if self._is_cold(partition):
                 continue
             try:
@@ -167,21 +176,12 @@ class LogCleaner:
                 continue
             if cleanable is not None:
                 found.append((partition, cleanable))
-        if left:
-            self._scheduler.call_after(0, lambda: self._look_on(left, found))
-            return
-        self._is_looking = False
         self.metrics.looked(cleanable for _, cleanable in found)
         # Imported late, here and below: a start needs no compaction
         from headgate.storage.cleanup.compaction import planning
 
         chosen = planning.dirtiest((one.log.config.min_cleanable_dirty_ratio, cleanable) for one, cleanable in found)
-        if chosen is not None and not self.is_stopped:
-            self._begin(*found[chosen])
-            self.look()
-        elif not self._runs():  # an idle process costs memory, a new one starts quickly
-            while self._idle:
-                self._idle.pop().close()
+        return None if chosen is None else found[chosen]
 
     def _is_cold(self, partition: Replica) -> bool:
         """Whether a log waits for a read from its disk; a later look assesses it."""
@@ -189,38 +189,39 @@ class LogCleaner:
 
     def _wait_for_disk(self, partition: Replica, cold: WouldBlock) -> None:
         """Have a log wait for a read from its disk; a later look assesses it."""
+        cold.release()
         is_first = cold.disk not in self._cold
         self._cold.setdefault(cold.disk, {})[partition.topic, partition.index] = partition
         if is_first:
-            self._warm_log(cold.disk, cold)
-        else:
-            cold.release()
+            run(self._assess_cold(cold.disk))
 
-    def _warm_log(self, disk: str, cold: WouldBlock) -> None:
-        """Have a thread read for the first log that waits for a disk."""
-        cold.warm_by(self._scheduler.reads(disk).in_thread, partial(self._assess_next_cold, disk, cold.place))
-
-    def _assess_next_cold(self, disk: str, warmed: FilePosition | None = None, result: object = None) -> None:
-        """Assess the first waiting log of a disk again, then the next; once none waits, look at all logs again."""
-        if self._is_over:
-            return
+    def _assess_cold(self, disk: str) -> Task[None]:
+        """Assess the logs that wait for a disk, one after another; then look at all logs again."""
         waiting = self._cold[disk]
-        key, partition = next(iter(waiting.items()))
-        if isinstance(result, Exception):
-            if not partition.log.is_retired:
-                self.failed(partition, result)
-        else:
+        while True:
+            key, partition = next(iter(waiting.items()))
+            try:
+                yield from self._assess_by_thread(partition)
+            except Exception as error:  # noqa: BLE001  the log is tried again later
+                if not partition.log.is_retired:
+                    self.failed(partition, error)
+            del waiting[key]
+            if not waiting:
+                break
+            yield sleep(self._scheduler, 0)
+        del self._cold[disk]
+        self.look()
+
+    def _assess_by_thread(self, partition: Replica) -> Task[None]:
+        """Have a thread read what the assessment of a log needs."""
+        warmed = None
+        while not self._is_over:
             try:
                 self._assess(partition, warmed)
-            except WouldBlock as cold:
-                self._warm_log(disk, cold)
                 return
-        del waiting[key]
-        if waiting:
-            self._scheduler.call_after(0.0, lambda: self._assess_next_cold(disk))
-        else:
-            del self._cold[disk]
-            self.look()
+            except WouldBlock as cold:
+                warmed = cold.place
+                yield partial(cold.warm_by, self._scheduler.reads(cold.disk).in_thread)
 
     def _assess(self, partition: Replica, warmed: FilePosition | None = None) -> CleanableRatio | None:
         """The cleanable ratio of a log; None if the log must not be compacted, or not now.
@@ -251,21 +252,33 @@ class LogCleaner:
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         return planned(lambda blocking: assess(log, now_ms, up_to, blocking), (warmed,))
 
-    def _begin(self, partition: Replica, cleanable: CleanableRatio) -> None:
-        from headgate.gateway.maintenance.compaction_run import CleanerThread, CompactionRun
+    def _compact(self, partition: Replica, cleanable: CleanableRatio) -> Task[None]:
+        """Compact a log; then the next one may begin."""
+        from headgate.gateway.maintenance.compaction_run import CleanerThread, compact
 
         worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
+        self._cleaning_of(partition).worker = worker
         thread = CleanerThread(worker, self._config, self._clock, self._scheduler, self.metrics)
-        begun = CompactionRun(partition, cleanable, thread, self.is_current, self.failed, self.ended)
-        self._cleaning_of(partition).run = begun
-        begun.begin()
+        is_done = yield from compact(partition, cleanable, thread, self.is_current, self.failed)
+        key = partition.topic, partition.index
+        cleaning = self._cleanings.get(key)
+        if cleaning is not None and cleaning.worker is worker:
+            cleaning.worker = None
+            if is_done:
+                cleaning.backoff.reset()
+            self._drop_idle(key)
+        if self.is_stopped:
+            worker.close()
+        else:
+            self._idle.append(worker)
+            self._scheduler.call_after(0, self.look)
 
     def _cleaning_of(self, partition: Replica) -> _Cleaning:
         """The state of the present log of a partition."""
         key = partition.topic, partition.index
         cleaning = self._cleanings.get(key)
         if cleaning is None or cleaning.log is not partition.log:
-            cleaning = self._cleanings[key] = _Cleaning(partition.log, None if cleaning is None else cleaning.run)
+            cleaning = self._cleanings[key] = _Cleaning(partition.log, None if cleaning is None else cleaning.worker)
         return cleaning
 
     def _new_worker(self, pool: Pool) -> Worker:
@@ -275,7 +288,7 @@ class LogCleaner:
             self._make_worker = best_worker
         return self._make_worker(self._scheduler, pool)
 
-    # For a run
+    # For a compaction
 
     def is_current(self, partition: Replica, log: Log) -> bool:
         """Whether this is still the log of the partition, and still compacted."""
@@ -298,18 +311,3 @@ class LogCleaner:
         delay_ms = cleaning.backoff.postpone(self._clock.monotonic_ms())
         message = "%s-%d cannot be compacted; the next attempt is in %d s: %s"
         logger.error(message, *key, delay_ms / 1000, error)
-
-    def ended(self, finished: CompactionRun, is_done: bool) -> None:
-        """Note the end of a run: its worker is free, and the next run may begin."""
-        key = finished.key
-        cleaning = self._cleanings.get(key)
-        if cleaning is not None and cleaning.run is finished:
-            cleaning.run = None
-            if is_done:
-                cleaning.backoff.reset()
-            self._drop_idle(key)
-        if self.is_stopped:
-            finished.worker.close()
-        else:
-            self._idle.append(finished.worker)
-            self._scheduler.call_after(0, self.look)

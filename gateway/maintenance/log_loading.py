@@ -22,6 +22,7 @@ from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.protocol.steps import Steps
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_manager import LogManager
@@ -77,7 +78,7 @@ class LoadingProgress:
 
 
 class _Directory:
-    """The logs to open in one log directory, their bytes to scan, and the number of threads that open them."""
+    """The logs to open in one log directory, their bytes to scan, and the number of threads that work on them."""
 
     def __init__(self, log_directory: LogDirectory) -> None:
         self.log_directory = log_directory
@@ -147,7 +148,7 @@ class LogLoader:
 
     def start(self) -> None:
         """Open the rest. The scheduler has to be running."""
-        progress, scheduler = self.progress, self._scheduler
+        progress = self.progress
         progress.partitions, progress.began_ms = len(self._log_manager.unopened), self._clock.monotonic_ms()
         self._retry_later()
         if not progress.partitions:
@@ -156,36 +157,52 @@ class LogLoader:
         logger.info(
             "opening %d partitions while the broker serves; their clients retry until then", progress.partitions
         )
-        scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
+        self._scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
         for directory in self._directories:
             keys = list(directory.log_directory.unopened)
             directory.queue.extend(key for key in keys if key[0] in INTERNAL_TOPICS)
-            others = [key for key in keys if key[0] not in INTERNAL_TOPICS]
-            directory.threads += 1
-            scheduler.in_slices(_survey(directory.log_directory, keys), partial(self._surveyed, directory, others))
-            self._begin_batches(directory)
+            run(self._queue_others(directory, keys))
+            self._open_queued(directory)
 
-    def _surveyed(
-        self, directory: _Directory, others: Sequence[TopicPartition], work: dict[TopicPartition, int] | BaseException
-    ) -> None:
-        directory.threads -= 1
-        if isinstance(work, StoppedError):
+    def _queue_others(self, directory: _Directory, keys: Sequence[TopicPartition]) -> Task[None]:
+        """Have a thread find out how much each log has to scan; queue the logs that are not of internal topics."""
+        directory.threads += 1
+        try:
+            directory.work = yield partial(self._scheduler.in_slices, _survey(directory.log_directory, keys))
+        except StoppedError:
             return
-        if isinstance(work, BaseException):
-            logger.error("cannot survey the logs of %s: %r", directory.log_directory.directory, work)
-            work = {}
-        directory.work = work
-        self.progress.bytes += sum(work.values())
-        directory.queue.extend(in_order(others, work))
-        self._begin_batches(directory)
+        except Exception as error:  # noqa: BLE001  the order is only a matter of speed
+            logger.error("cannot survey the logs of %s: %r", directory.log_directory.directory, error)
+        directory.threads -= 1
+        self.progress.bytes += sum(directory.work.values())
+        directory.queue.extend(in_order([key for key in keys if key[0] not in INTERNAL_TOPICS], directory.work))
+        self._open_queued(directory)
 
-    def _begin_batches(self, directory: _Directory) -> None:
+    def _open_queued(self, directory: _Directory) -> None:
+        """Open the queued logs of a directory, by as many threads as are free."""
         while directory.threads < self._threads and directory.queue:
-            batch = self._next_batch(directory)
-            if batch:
-                self._begin(directory, batch)
+            run(self._open_batches(directory))
         if not (self.progress.left or self._is_done):
             self._log_end()
+
+    def _open_batches(self, directory: _Directory) -> Task[None]:
+        """Have one thread open batches of logs, until no log is queued."""
+        directory.threads += 1
+        try:
+            while batch := self._next_batch(directory):
+                self.progress.running.extend(batch)
+                failure = None
+                try:
+                    yield partial(self._scheduler.in_slices, _steps(batch))
+                except Exception as error:  # noqa: BLE001  the partition stays closed
+                    failure = error
+                keys = self._end_batch(directory, batch, failure)
+                if isinstance(failure, StoppedError):
+                    return
+                self._opened(keys)
+        finally:
+            directory.threads -= 1
+        self._open_queued(directory)
 
     def _next_batch(self, directory: _Directory) -> list[LogOpening]:
         """The next few logs, or a large one. Partitions that were deleted meanwhile are skipped."""
@@ -201,31 +218,25 @@ class LogLoader:
                 self._count(directory, key)
         return batch
 
-    def _begin(self, directory: _Directory, batch: list[LogOpening]) -> None:
-        directory.threads += 1
-        self.progress.running.extend(batch)
-        self._scheduler.in_slices(_steps(batch), partial(self._ended, directory, batch))
-
-    def _ended(self, directory: _Directory, batch: list[LogOpening], result: object) -> None:
-        directory.threads -= 1
+    def _end_batch(
+        self, directory: _Directory, batch: list[LogOpening], failure: Exception | None
+    ) -> list[TopicPartition]:
+        """Note the ends of the openings. Returns the partitions that are open, or stay closed."""
         keys = []
         for opening in batch:
             self.progress.running.remove(opening)
             key = opening.recovery.topic, opening.recovery.index
-            is_fault = isinstance(result, BaseException) and not isinstance(result, StoppedError)
+            is_fault = failure is not None and not isinstance(failure, StoppedError)
             if is_fault and opening.log is None and opening.error is None:
-                opening.error = StorageError(f"{opening.recovery} cannot be opened: {result!r}")
-                logger.error("partition %s stays closed: %r", opening.recovery, result)
+                opening.error = StorageError(f"{opening.recovery} cannot be opened: {failure!r}")
+                logger.error("partition %s stays closed: %r", opening.recovery, failure)
             directory.log_directory.end_opening(opening)
             if key not in directory.log_directory.unopened:
                 keys.append(key)
                 self._count(directory, key)
             if key in directory.log_directory.logs:
                 self._retries.pop(key, None)
-        if isinstance(result, StoppedError):
-            return
-        self._opened(keys)
-        self._begin_batches(directory)
+        return keys
 
     def _count(self, directory: _Directory, key: TopicPartition) -> None:
         if key in self._retries:
@@ -250,7 +261,7 @@ class LogLoader:
                     backoff.postpone(now_ms)
                     directory.log_directory.allow_retry(key)
                     directory.queue.append(key)
-            self._begin_batches(directory)
+            self._open_queued(directory)
 
     # Progress
 

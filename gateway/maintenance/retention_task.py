@@ -15,13 +15,13 @@ from functools import partial
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
 from headgate.storage.disk.checkpoint import TopicPartition
-from headgate.storage.files import FilePosition, WouldBlock
+from headgate.storage.files import WouldBlock
 from headgate.storage.log import rolling, segment_deletion
 from headgate.storage.log.log import Log
-from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
 
 logger = logging.getLogger("headgate.maintenance")
@@ -60,8 +60,8 @@ class RetentionTask:
         self._failed = failed
         self._clock = clock
         self._scheduler = scheduler
-        self._left: deque[tuple[Replica, FilePosition | None]] = deque()  # with the position that a thread just read
-        self._is_busy = False
+        self._left: deque[Replica] = deque()
+        self._pass = SingleTask()
         self._holding: set[TopicPartition] = set()
 
     @property
@@ -71,44 +71,45 @@ class RetentionTask:
 
     def run(self, partitions: Iterable[Replica]) -> None:
         """Run retention for each partition, until nothing more expires. Ignored while a pass is running."""
-        if not (self._is_busy or self._left):
-            self._left.extend((partition, None) for partition in partitions)
-            if self._holding:
-                logs = (partition.log for partition, _ in self._left)
-                self._holding &= {log.key for log in logs if log.config.headgate_retention_hold_groups}
-            self._run_slice()
-
-    def _run_slice(self) -> None:
-        """Look at the next partitions, until a thread has work, or the time slice is over."""
-        self._is_busy = False
-        until_ms = self._clock.monotonic_ms() + SLICE_MS
-        while self._left and not (self._is_busy or self._scheduler.is_over):
-            if self._clock.monotonic_ms() >= until_ms:
-                self._is_busy = True
-                self._scheduler.call_after(0.0, self._run_slice)
-                return
-            self._look_at(*self._left.popleft())
-
-    def _look_at(self, partition: Replica, warmed: FilePosition | None) -> None:
-        log = partition.log
-        if not self._is_available(log):
+        if self._pass.is_running:
             return
-        try:
-            self._begin_deletion(partition)
-        except WouldBlock as cold:
-            if cold.place == warmed:  # evicted again: the next pass tries again
-                cold.release()
-            else:
-                cold.warm_by(self._in_thread, partial(self._warmed, partition, cold.place))
-        except WrongIndex as error:
-            self._rebuild_index(log, error.base_offset)
-        except (OSError, KafkaError) as error:
-            self._note(log, error)
-        except Exception:  # a bug in one log must not stop the retention of others
-            logger.exception("cannot delete old segments of %r", log)
+        self._left.extend(partitions)
+        if self._holding:
+            logs = (partition.log for partition in self._left)
+            self._holding &= {log.key for log in logs if log.config.headgate_retention_hold_groups}
+        self._pass.start(self._expire_all)
 
-    def _begin_deletion(self, partition: Replica) -> None:
-        """Begin a due deletion or roll. Raises OSError, KafkaError, WouldBlock."""
+    def _expire_all(self) -> Task[None]:
+        """Run retention for the partitions that are left, one after another."""
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        while self._left and not self._scheduler.is_over:
+            if self._clock.monotonic_ms() >= until_ms:
+                yield sleep(self._scheduler, 0)
+                until_ms = self._clock.monotonic_ms() + SLICE_MS
+            partition = self._left.popleft()
+            try:
+                yield from self._expire(partition)
+            except WrongIndex as error:
+                self._rebuild_index(partition.log, error.base_offset)
+            except Exception as error:  # noqa: BLE001  an error of one log must not stop the retention of others
+                self._note(partition.log, error)
+
+    def _expire(self, partition: Replica) -> Task[None]:
+        """Run retention for a partition; a thread first reads what is not in memory. Raises OSError, KafkaError."""
+        warmed = None
+        while self._is_available(partition.log):
+            try:
+                yield from self._delete_or_roll(partition)
+                return
+            except WouldBlock as cold:
+                if cold.place == warmed:  # evicted again: the next pass tries again
+                    cold.release()
+                    return
+                warmed = cold.place
+                yield partial(cold.warm_by, self._scheduler.in_thread)
+
+    def _delete_or_roll(self, partition: Replica) -> Task[None]:
+        """Delete expired segments, or begin a due roll. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         groups = log.config.headgate_retention_hold_groups
         unread = self._find_unread(groups, log.topic, log.partition) if groups else None
@@ -124,7 +125,13 @@ class RetentionTask:
             if unread is not None:
                 self._note_unread(log, max(start, unread))
             partition.advanced(partition)  # the start offset has changed, which fetch sessions report
-            self._in_thread(expired.rename_files, partial(self._ended, partition, expired, is_last=is_released))
+            try:
+                yield partial(self._scheduler.in_thread, expired.rename_files)
+            finally:
+                segment_deletion.end(log, expired)
+                partition.disk.group_commit.given_back(partition)
+            if not is_released:
+                self._left.append(partition)
         elif retention.all_expired(log, now_ms, up_to, blocking=False, first_unread=held):
             partition.roll_soon(partial(rolling.roll_for_retention, log, now_ms), partial(self._rolled, partition))
         else:
@@ -155,39 +162,12 @@ class RetentionTask:
                 "the disk is nearly full" if self._is_full() else "headgate.retention.hold.ms or .bytes is exceeded",
             )
 
-    def _in_thread(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
-        """Run work in a thread, then `done` on the loop, then continue."""
-
-        def ended(result: object) -> None:
-            try:
-                done(result)
-            finally:
-                self._run_slice()
-
-        self._is_busy = True
-        self._scheduler.in_thread(work, ended)
-
-    def _warmed(self, partition: Replica, place: FilePosition, result: object) -> None:
-        if isinstance(result, BaseException):
-            self._note(partition.log, result)
-        else:
-            self._left.appendleft((partition, place))
-
-    def _ended(self, partition: Replica, expired: SegmentDeletion, result: object, *, is_last: bool) -> None:
-        segment_deletion.end(partition.log, expired)
-        partition.disk.group_commit.given_back(partition)
-        if isinstance(result, BaseException):
-            self._note(partition.log, result)
-        elif not is_last:
-            self._left.append((partition, None))
-
     def _rolled(self, partition: Replica, error: OSError | None) -> None:
         """Look at a partition again after its roll: its previous segment may be deleted now."""
         self._note(partition.log, error)
         if error is None:
-            self._left.append((partition, None))
-            if not self._is_busy:
-                self._run_slice()
+            self._left.append(partition)
+            self._pass.start(self._expire_all)
 
     def _note(self, log: Log, error: BaseException | None) -> None:
         if error is not None and not log.is_retired:  # an error of a log that was deleted meanwhile does not matter

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.tasks import SingleTask, Task
+from headgate.protocol.errors import without_frames
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair
@@ -49,7 +52,7 @@ class SyncRepairQueue:
         self._clock = clock
         self._scheduler = scheduler
         self._backoffs: dict[Log, Backoff] = {}  # logs whose repair failed
-        self._is_busy = False
+        self._repairs = SingleTask()
 
     def retry_all(self) -> None:
         """Try all logs again at once, as their disk is back."""
@@ -57,42 +60,36 @@ class SyncRepairQueue:
         self.run()
 
     def run(self) -> None:
-        """Begin the first due repair. Called every second, and after each repair."""
-        for log in self._needs_repair():
-            if self._is_busy:
+        """Repair the due logs. Called every second."""
+        self._repairs.start(self._repair_due)
+
+    def _repair_due(self) -> Task[None]:
+        """Repair the first due log, until none is due."""
+        while not self._scheduler.is_over:
+            for log in self._needs_repair():
+                if not self._is_there(log):
+                    self._forget(log)
+                elif log not in self._backoffs or self._backoffs[log].due_ms <= self._clock.monotonic_ms():
+                    work = sync_failure_repair.begin(log)
+                    if work is not None:  # otherwise another operation has the log
+                        yield from self._repair(log, work)
+                        break
+            else:
                 return
-            if not self._is_there(log):
-                self._forget(log)
-            elif log not in self._backoffs or self._backoffs[log].due_ms <= self._clock.monotonic_ms():
-                self._begin(log)
 
-    def _begin(self, log: Log) -> None:
-        work = sync_failure_repair.begin(log)
-        if work is not None:  # otherwise another operation has the log
-            self._is_busy = True
-            self._scheduler.in_slices(work.steps(), lambda result: self._apply(log, work, result))
-
-    def _apply(self, log: Log, work: SyncFailureRepair, result: object) -> None:
-        """Apply what the thread has found."""
-        if isinstance(result, BaseException):
-            work.error = result
-        must_settle = False
+    def _repair(self, log: Log, work: SyncFailureRepair) -> Task[None]:
         try:
-            must_settle = sync_failure_repair.apply(log, work)
-            if work.has_lost_records:
-                self._listener.was_truncated(log)
-        except Exception as error:  # a bug must not block the repair of other logs
-            logger.exception("cannot apply the repair of %s-%d", *log.key)
-            work.error = error
-        if work.error is None and must_settle and not self._scheduler.is_over:
-            self._scheduler.in_slices(work.write_steps(), lambda result: self._end(log, work, result))
-        else:
-            self._end(log, work, StoppedError("the broker stops") if must_settle else None)
-
-    def _end(self, log: Log, work: SyncFailureRepair, result: object) -> None:
-        self._is_busy = False
-        if isinstance(result, BaseException):
-            work.error = work.error or result
+            yield partial(self._scheduler.in_slices, work.steps())
+        except Exception as error:  # noqa: BLE001  decides about the next attempt
+            work.error = without_frames(error)
+        must_settle = self._apply(log, work)
+        if must_settle and self._scheduler.is_over:
+            work.error = work.error or StoppedError("the broker stops")
+        elif must_settle and work.error is None:
+            try:
+                yield partial(self._scheduler.in_slices, work.write_steps())
+            except Exception as error:  # noqa: BLE001  decides about the next attempt
+                work.error = without_frames(error)
         is_repaired = sync_failure_repair.end(log, work)
         if self._scheduler.is_over:  # the next start recovers the log
             return
@@ -101,7 +98,18 @@ class SyncRepairQueue:
         elif is_repaired:
             self._forget(log)
             self._listener.repaired(log)
-        self.run()
+
+    def _apply(self, log: Log, work: SyncFailureRepair) -> bool:
+        """Apply what the thread has found. Returns whether the files have to follow."""
+        try:
+            must_settle = sync_failure_repair.apply(log, work)
+            if work.has_lost_records:
+                self._listener.was_truncated(log)
+        except Exception as error:  # a bug must not block the repair of other logs
+            logger.exception("cannot apply the repair of %s-%d", *log.key)
+            work.error = error
+            return False
+        return must_settle
 
     def _again(self, log: Log, error: BaseException) -> None:
         self._failed(error)

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headgate.gateway.runtime.tasks import SingleTask, Task
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest, without_frames
 from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
 from headgate.protocol.records import batch
@@ -85,8 +86,8 @@ class MetadataLog:
         self._log = log
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
-        self._between: deque[tuple[Callable[[], Callable[[], None] | None], Callable[[object], None]]] = deque()
-        self._is_busy = False
+        self._between: deque[tuple[Task[Any], Callable[[Any], None]]] = deque()
+        self._writer = SingleTask()
 
     @property
     def log(self) -> Log:
@@ -164,94 +165,69 @@ class MetadataLog:
         """
         self._check()
         self._queue.append(_Submitted(records, now_ms, done))
-        if not self._is_busy:
-            self._next()
+        self._writer.start(self._write_all)
 
-    def between_writes(self, begin: Callable[[], Callable[[], None] | None], done: Callable[[object], None]) -> None:
-        """Have a thread work on the files of the log while nothing is written to the log.
+    def between_writes(self, task: Task[Any], resume: Callable[[Any], None]) -> None:
+        """Run a task that works on the files of the log, while nothing is written to the log.
 
-        `begin` is called on the loop, after every finished write has been reported; it returns the work, or None.
-        `done` is called with the result of the work, or the exception. Neither is called once the broker has stopped.
+        Every finished write has been reported before. `resume` gets the result or the exception. The task does not
+        begin once the broker has stopped.
         """
-        self._between.append((begin, done))
-        if not self._is_busy:
-            self._next()
+        self._between.append((task, resume))
+        self._writer.start(self._write_all)
 
-    def _work(self, begin: Callable[[], Callable[[], None] | None], done: Callable[[object], None]) -> None:
-        def ended(result: object) -> None:
+    def _write_all(self) -> Task[None]:
+        """Write the submitted changes, one write after another."""
+        while True:
+            while self._between and not self._scheduler.is_over:
+                task, resume = self._between.popleft()
+                try:
+                    result = yield from task
+                except Exception as error:  # noqa: BLE001  for `resume`
+                    result = without_frames(error)
+                resume(result)
+            if not self._queue:
+                return
             try:
-                done(result)
-            finally:
-                self._next()
+                yield from self._write_next()
+            except KafkaError as error:
+                self._refuse(error)
+            except Exception as error:  # noqa: BLE001  no change may wait forever
+                self._refuse(self._log.disk_error(_failure(error)))
 
-        work = None
-        try:
-            work = begin()
-        except Exception:  # an unexpected error must not keep changes waiting
-            logger.exception("work between two changes of the metadata cannot begin")
-        if work is None:
-            self._next()
-        else:
-            self._scheduler.in_thread(work, ended)
-
-    def _next(self) -> None:
-        """Have a thread do the next piece of work."""
-        if self._scheduler.is_over:  # the broker has stopped
-            self._between.clear()
-        self._is_busy = bool(self._queue or self._between)
-        if not self._is_busy:
-            return
-        if self._between:
-            self._work(*self._between.popleft())
-            return
+    def _write_next(self) -> Task[None]:
+        """Encode the next change, or write as many changes as one write takes. Raises KafkaError, OSError."""
         if self._scheduler.is_over:
-            self._refuse(
-                [], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before the change was written")
-            )
-            return
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before the change was written")
         change = self._queue[0]
         if change.batch is None:
-            self._scheduler.in_slices(change.steps(), partial(self._encoded, change))
+            try:
+                change.batch = yield partial(self._scheduler.in_slices, change.steps())
+            except Exception as error:
+                logger.error("a change of the metadata cannot be encoded: %r", error)
+                message = f"the change was not written: {error!r}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
             return
-        try:
-            if self._log.names_unsynced:  # as in `append`
-                self._sync_names()
-            else:
-                self._write()
-        except KafkaError as error:
-            self._refuse([], error)
-        except OSError as error:
-            self._refuse([], self._log.disk_error(error))
-
-    def _encoded(self, change: _Submitted, result: memoryview | BaseException) -> None:
-        if isinstance(result, BaseException):
-            logger.error("a change of the metadata cannot be encoded: %r", result)
-            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the change was not written: {result!r}"))
+        if self._log.names_unsynced:  # as in `append`
+            flush = flushing.begin(self._log)
+            try:
+                yield partial(self._scheduler.in_thread, flush.run)
+            finally:
+                flushing.end(self._log, flush)
             return
-        change.batch = result
-        self._next()
-
-    def _sync_names(self) -> None:
-        flush = flushing.begin(self._log)
-
-        def synced(result: object) -> None:
-            flushing.end(self._log, flush)
-            if isinstance(result, OSError):
-                self._refuse([], self._log.disk_error(result))
-            else:
-                self._next()
-
-        self._scheduler.in_thread(flush.run, synced)
-
-    def _write(self) -> None:
-        """Write and sync as many changes as one write takes. Raises KafkaError, OSError: then none was taken."""
         taken = self._stage()
         try:
-            writing = self._begin_write()
-        except KafkaError as error:
-            self._refuse(taken, error)
-            return
-        self._scheduler.in_thread(writing.run, partial(self._written, taken, writing))
+            writing, failure = self._begin_write(), None
+            try:
+                yield partial(self._scheduler.in_thread, writing.run)
+            except Exception as error:  # noqa: BLE001  raised by `_end_write`
+                failure = _failure(without_frames(error))
+            self._end_write(writing, failure)
+        except Exception:
+            self._queue.extendleft(reversed(taken))
+            raise
+        for change in taken:
+            _notify(change, None)
 
     def _stage(self) -> list[_Submitted]:
         """Take the changes of one write from the queue.
@@ -275,24 +251,10 @@ class MetadataLog:
             taken.append(self._queue.popleft())
         return taken
 
-    def _written(self, taken: list[_Submitted], writing: _Writing, result: object) -> None:
-        try:
-            self._end_write(writing, _failure(result))
-        except KafkaError as error:
-            self._refuse(taken, error)
-            return
-        for change in taken:
-            _notify(change, None)
-        self._next()
-
-    def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
-        waiting = [*taken, *self._queue]
-        self._queue.clear()
-        self._is_busy = False
-        for change in waiting:
+    def _refuse(self, error: KafkaError) -> None:
+        refused, self._queue = self._queue, deque()
+        for change in refused:
             _notify(change, error)
-        if self._between and not self._is_busy:
-            self._next()
 
 
 def replay(log: Log, offset: int = 0) -> Iterator[MetadataRecord]:
@@ -348,11 +310,9 @@ def _row(record: MetadataRecord, now_ms: int) -> Record:
     return Record(timestamp=now_ms, value=encode(record))
 
 
-def _failure(result: object) -> OSError | None:
+def _failure(error: Exception) -> OSError:
     """The error of a thread's work as an OSError, whatever it was."""
-    if result is None or isinstance(result, OSError):
-        return result
-    return OSError(errno.ECANCELED, repr(result))
+    return error if isinstance(error, OSError) else OSError(errno.ECANCELED, repr(error))
 
 
 def _notify(change: _Submitted, error: KafkaError | None) -> None:

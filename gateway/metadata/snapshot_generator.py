@@ -24,7 +24,7 @@ So there are no more such ids than directories, as long as all log directories a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,12 +33,14 @@ from headgate.gateway.metadata.metadata_log import LEADER_EPOCH
 from headgate.gateway.metadata.records import image_records
 from headgate.gateway.metadata.snapshot import Snapshot, among, is_due, name_of
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
 from headgate.protocol.internal import metadata_snapshot
 from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk import checkpoint
+from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 from headgate.storage.log import rolling, segment_deletion
 from headgate.storage.log.log import Log
@@ -86,8 +88,6 @@ class SnapshotGenerator:
         scheduler: Scheduler,
     ) -> None:
         """`snapshot`: the snapshot that this start has read. Nothing happens before `start`."""
-        self._taken: _Taken | None = None
-        self._expired: SegmentDeletion | None = None
         self._log_manager = log_manager
         self._metadata = metadata
         self._metadata_log = metadata.metadata_log
@@ -97,9 +97,9 @@ class SnapshotGenerator:
         self.snapshot = snapshot
         """The newest snapshot on the disk."""
         self._has_leftovers = bool(snapshot.name)  # until the first deletion: a crash may have left old files
-        self._is_busy = False
+        self._work = SingleTask()
         self._has_begun = self._is_stopped = False
-        self._has_failed = self._has_warned = False
+        self._has_warned = False
 
     def start(self) -> None:
         """Check after a short delay, and then after each change: a start that read a long log needs a snapshot."""
@@ -118,101 +118,88 @@ class SnapshotGenerator:
         self._is_stopped = True
 
     def _begin_due_work(self) -> None:
-        """Begin the work that is due, if nothing is under way."""
-        if not self._has_begun or self._is_busy or self._has_failed or self._is_over:
-            return
-        if self._has_leftovers:
-            self._is_busy = True
-            self._metadata_log.between_writes(self._begin_deletion, self._ended)
-        elif is_due(self._bytes_since(), self.snapshot.size):
-            self._is_busy = True
-            self._metadata_log.between_writes(self._begin_roll, self._rolled)
-
-    def _bytes_since(self) -> int:
-        return sum(segment.size for segment in self._log.segments.since(self.snapshot.end_offset))
-
-    def _fail(self, error: object) -> None:
-        """Give up for now. Only the first failure since the last snapshot is a warning."""
-        self._is_busy, self._taken, self._has_failed = False, None, True
-        if self._is_over:
-            return
-        level, self._has_warned = (logging.DEBUG if self._has_warned else logging.WARNING), True
-        logger.log(level, "no snapshot of the metadata can be written now, so the next start takes longer: %s", error)
-        self._scheduler.call_after(RETRY_MS, self._retry)
-
-    def _retry(self) -> None:
-        self._has_failed = False
-        self._begin_due_work()
-
-    # A snapshot
-
-    def _begin_roll(self) -> Callable[[], None] | None:
-        """Take the content of the snapshot. Returns the roll, for a thread."""
-        log = self._log
-        if self._is_over or not log.lock.may(ROLL):
-            self._fail("the log waits for its repair")
-            return None
-        removed, unseen = frozenset(self._log_manager.removed), frozenset(self._metadata.removed_unseen)
-        kept = unseen | removed.intersection(self._log_manager.being_created)
-        self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
-        log.lock.acquire(ROLLING)
-        return partial(_roll, log, self._clock.now_ms())
-
-    def _rolled(self, result: object) -> None:
-        self._log.lock.release(ROLLING)
-        taken = self._taken
-        if isinstance(result, BaseException) or self._is_over or taken is None:
-            self._fail(result)
-            return
-        # A directory out of use may come back with partitions of a topic that was deleted meanwhile.
-        log_manager = None if self._log_manager.refused else self._log_manager
-        self._scheduler.in_slices(_encode_steps(taken, log_manager, self._clock.now_ms()), self._encoded)
+        if self._has_begun:
+            self._work.start(self._do_due_work)
 
     @property
     def _is_over(self) -> bool:
         return self._is_stopped or self._scheduler.is_over
 
-    def _encoded(self, result: _Encoded | BaseException) -> None:
-        self._taken = None
-        if isinstance(result, BaseException) or self._is_over:
-            self._fail(result)
-            return
-        path = f"{self._log.directory}/{name_of(result.end_offset)}"
-        write = partial(checkpoint.replace, self._log.pool.files, path, result.data)
-        self._scheduler.in_thread(write, partial(self._written, result))
+    def _do_due_work(self) -> Task[None]:
+        """Write snapshots and delete the files that they replace, until nothing is due. After an error try later."""
+        while not self._is_over:
+            try:
+                if self._has_leftovers:
+                    yield partial(self._metadata_log.between_writes, self._delete_replaced())
+                    self._has_leftovers = False
+                elif is_due(self._bytes_since(), self.snapshot.size):
+                    yield from self._write_snapshot()
+                else:
+                    return
+            except Exception as error:  # noqa: BLE001  logged, only once as a warning until the next snapshot
+                if self._is_over:
+                    return
+                level, self._has_warned = (logging.DEBUG if self._has_warned else logging.WARNING), True
+                message = "no snapshot of the metadata can be written now, so the next start takes longer: %s"
+                logger.log(level, message, error)
+                yield sleep(self._scheduler, RETRY_MS)
 
-    def _written(self, encoded: _Encoded, result: object) -> None:
-        if isinstance(result, BaseException):
-            self._fail(result)
+    def _bytes_since(self) -> int:
+        return sum(segment.size for segment in self._log.segments.since(self.snapshot.end_offset))
+
+    def _write_snapshot(self) -> Task[None]:
+        """Steps 1 to 3."""
+        taken = yield partial(self._metadata_log.between_writes, self._roll())
+        if self._is_over:
             return
-        end_offset, size = encoded.end_offset, len(encoded.data)
-        self.snapshot = Snapshot(name_of(end_offset), end_offset, size)
+        # A directory out of use may come back with partitions of a topic that was deleted meanwhile.
+        log_manager = None if self._log_manager.refused else self._log_manager
+        steps = _encode_steps(taken, log_manager, self._clock.now_ms())
+        del taken  # the image is free once it is encoded
+        encoded = yield partial(self._scheduler.in_slices, steps)
+        if self._is_over:
+            return
+        name = name_of(encoded.end_offset)
+        path = f"{self._log.directory}/{name}"
+        yield partial(self._scheduler.in_thread, partial(checkpoint.replace, self._log.pool.files, path, encoded.data))
+        self.snapshot = Snapshot(name, encoded.end_offset, len(encoded.data))
         self._log_manager.removed.difference_update(encoded.forgotten)
-        logger.info("wrote a snapshot of the metadata up to offset %d, %d bytes", end_offset, size)
-        self._is_busy, self._has_leftovers, self._has_warned = False, True, False
-        self._begin_due_work()
+        logger.info(
+            "wrote a snapshot of the metadata up to offset %d, %d bytes", encoded.end_offset, self.snapshot.size
+        )
+        self._has_leftovers, self._has_warned = True, False
 
-    # Deletion of the files that a snapshot replaces
-
-    def _begin_deletion(self) -> Callable[[], None] | None:
-        """Have the log begin at the segment with the snapshot's end. Returns the deletion, for a thread."""
+    def _roll(self) -> Task[_Taken]:
+        """Step 1: take the content of the snapshot; a thread rolls the log."""
         log = self._log
-        if self._is_over or not log.lock.may(DELETE_SEGMENTS):
-            self._fail("the log waits for its repair")
-            return None
-        log.advance_start(log.segments.since(self.snapshot.end_offset)[0].base_offset)
-        self._expired = begin_segment_deletion(log, self._clock.now_ms(), log.end_offset)
-        return partial(_delete, log.pool.files, log.directory, self._expired, self.snapshot)
+        self._check(ROLL)
+        removed, unseen = frozenset(self._log_manager.removed), frozenset(self._metadata.removed_unseen)
+        kept = unseen | removed.intersection(self._log_manager.being_created)
+        taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
+        log.lock.acquire(ROLLING)
+        try:
+            yield partial(self._scheduler.in_thread, partial(_roll, log, self._clock.now_ms()))
+        finally:
+            log.lock.release(ROLLING)
+        return taken
 
-    def _ended(self, result: object) -> None:
-        expired, self._expired = self._expired, None
-        if expired is not None:
-            segment_deletion.end(self._log, expired)
-        if isinstance(result, BaseException):
-            self._fail(result)
-        else:
-            self._is_busy = self._has_leftovers = False
-            self._begin_due_work()
+    def _delete_replaced(self) -> Task[None]:
+        """Step 4: have the log begin at the segment with the snapshot's end; a thread deletes the files before."""
+        log = self._log
+        self._check(DELETE_SEGMENTS)
+        log.advance_start(log.segments.since(self.snapshot.end_offset)[0].base_offset)
+        expired = begin_segment_deletion(log, self._clock.now_ms(), log.end_offset)
+        delete = partial(_delete, log.pool.files, log.directory, expired, self.snapshot)
+        try:
+            yield partial(self._scheduler.in_thread, delete)
+        finally:
+            if expired is not None:
+                segment_deletion.end(log, expired)
+
+    def _check(self, operation: int) -> None:
+        """Raises StorageError if the broker stops, or if the log does not allow an operation now."""
+        if self._is_over or not self._log.lock.may(operation):
+            raise StorageError("the log waits for its repair")
 
 
 def _roll(log: Log, now_ms: int) -> None:

@@ -19,13 +19,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.replication.group_commit import GroupCommit
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import SingleTask, Task
 from headgate.gateway.runtime.workers import BoundedExecutor
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records import batch
 from headgate.storage.files import FilePosition, WouldBlock
 from headgate.storage.log import appending, rolling
@@ -115,9 +117,14 @@ class DiskMonitor:
         """Have a thread do work that waits for this disk, after earlier work. See `Scheduler`."""
         self._share.in_thread(work, done)
 
-    def when_free(self, begin: Callable[[], None]) -> None:
-        """Call `begin` on the loop once a thread is free for its `in_thread`."""
-        self._share.when_free(begin)
+    @property
+    def is_full(self) -> bool:
+        """Whether all threads for appends on this disk are busy."""
+        return self._share.is_full
+
+    def when_free(self, resume: Callable[[None], None]) -> None:
+        """Call `resume` on the loop once a thread is free for its `in_thread`."""
+        self._share.when_free(partial(resume, None))
 
     @property
     def is_crowded(self) -> bool:
@@ -187,7 +194,7 @@ class AppendQueue:
         self._partition = partition
         self._disk = disk
         self._queue: deque[_Queued] = deque()
-        self._is_writing = False
+        self._work = SingleTask()
         self._warmed_place: FilePosition | None = None  # the last place read into the page cache
         self.rolls = False
         """Whether a thread creates new segments, as it will write the staged batches."""
@@ -195,7 +202,7 @@ class AppendQueue:
     @property
     def is_idle(self) -> bool:
         """Whether no append waits or is being written."""
-        return not (self._is_writing or self._queue)
+        return not (self._work.is_running or self._queue)
 
     def append(
         self,
@@ -213,32 +220,38 @@ class AppendQueue:
             return
         self._disk.waiting_bytes += len(records)
         self._queue.append(_Queued(memoryview(bytearray(records)), acks, now_ms, done, origin, facts))
-        if not self._is_writing:
-            self._write()
+        self._work.start(self._write_all)
 
-    def _write(self) -> None:
-        """Write the next appends once a thread is free: the queue opens no file for them before."""
-        self._is_writing = bool(self._queue) and not self._disk.scheduler.is_over
-        if self._is_writing:
-            self._disk.when_free(self._write_next)
-
-    def _write_next(self) -> None:
+    def _write_all(self) -> Task[None]:
+        """Write the waiting appends, one write at a time."""
+        log = self._partition.log
         while self._queue and not self._disk.scheduler.is_over:
-            if self._warms_first():
-                return
+            if self._disk.is_full:  # the queue opens no file before a thread is free
+                yield self._disk.when_free
+            cold = self._cold()
+            if cold is not None:
+                with suppress(Exception):  # the append reports the error
+                    yield partial(cold.warm_by, self._disk.in_thread)
+                continue
             try:
                 staged, taken = self._stage()
             except RollIsDue:
-                self._roll_for_append(self._queue[0].now_ms)
-                return
+                yield from self._roll(partial(rolling.roll, log, self._queue[0].now_ms), self._rolled_for_append)
+                continue
             if staged is not None:
-                self._write_by_thread(staged, taken)
-                return
+                error = None
+                try:
+                    yield partial(self._disk.in_thread, staged.write)
+                except Exception as failure:  # noqa: BLE001  ends the write
+                    self._disk.failed(failure)
+                    error = without_frames(failure)
+                with suppress(KafkaError):  # `PendingWrite.error` has it
+                    appending.end_write(log, staged, error)
             self._notify(taken)
-        self._is_writing = False
+        self._partition.give_up_writer()
 
-    def _warms_first(self) -> bool:
-        """Whether a thread first reads the data that the first append since the start needs.
+    def _cold(self) -> WouldBlock | None:
+        """A read from the disk that the first append since the start needs; a thread reads first.
 
         If the page cache has dropped the data again before the append, the append itself waits for the disk. The append
         reports errors too.
@@ -248,52 +261,47 @@ class AppendQueue:
         except WouldBlock as cold:
             if cold.place == self._warmed_place:
                 cold.release()
-                return False
+                return None
             self._warmed_place = cold.place
-            cold.warm_by(self._disk.in_thread, lambda _: self._write())
-            return True
+            return cold
         except (OSError, KafkaError):
-            return False
-        return False
-
-    def _roll_for_append(self, now_ms: int) -> None:
-        log = self._partition.log
-
-        def rolled(error: OSError | None) -> None:
-            if error is not None:
-                self._drop_first(log.disk_error(error))
-
-        self.roll(lambda: rolling.roll(log, now_ms), rolled)
+            return None
+        return None
 
     def roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Have a thread create a new segment; then call `done` with the error, if any, and write the queue."""
+        self._work.start(partial(self._roll_and_write, roll, done))
+
+    def _roll_and_write(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> Task[None]:
+        yield from self._roll(roll, done)
+        yield from self._write_all()
+
+    def _roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> Task[None]:
         log = self._partition.log
-
-        def rolled(result: object) -> None:
-            log.lock.release(ROLLING)
-            if isinstance(result, OSError):
-                self._disk.failed(result)
-            elif isinstance(result, BaseException):
-                logger.error("no segment of %r can be created", log, exc_info=result)
-                result = OSError(errno.EIO, "internal error; see the broker's log")
-            try:
-                done(result if isinstance(result, OSError) else None)
-            finally:
-                self._partition.sync_soon()  # a flush could not begin meanwhile, and may be due
-                self._write()
-                self._partition.give_up_writer()
-
-        self._is_writing = True
         log.lock.acquire(ROLLING)
-        self._disk.in_thread(roll, rolled)
+        error = None
+        try:
+            yield partial(self._disk.in_thread, roll)
+        except OSError as failure:
+            error = without_frames(failure)
+            self._disk.failed(error)
+        except Exception:
+            logger.exception("no segment of %r can be created", log)
+            error = OSError(errno.EIO, "internal error; see the broker's log")
+        log.lock.release(ROLLING)
+        try:
+            done(error)
+        finally:
+            self._partition.sync_soon()  # a flush could not begin meanwhile, and may be due
+
+    def _rolled_for_append(self, error: OSError | None) -> None:
+        if error is not None:
+            self._drop_first(self._partition.log.disk_error(error))
 
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()
         self._disk.taken(len(append.records))
         append.done(error)
-
-    def _write_by_thread(self, staged: PendingWrite, taken: list[_Taken]) -> None:
-        self._disk.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
     def _stage(self) -> tuple[PendingWrite | None, list[_Taken]]:
         """Stage the appends of one write. The write is None if all are duplicates, or if the write cannot begin."""
@@ -320,21 +328,13 @@ class AppendQueue:
             return appending.begin_write(log), taken
         return None, taken
 
-    def _written(self, staged: PendingWrite, taken: list[_Taken], result: object) -> None:
-        if isinstance(result, BaseException):
-            self._disk.failed(result)
-        try:
-            with suppress(KafkaError):  # `PendingWrite.error` has it
-                error = result if isinstance(result, BaseException) else None
-                appending.end_write(self._partition.log, staged, error)
-            self._notify(taken)
-        finally:  # an exception here must not keep the others waiting
-            self._write()
-
     def _notify(self, taken: list[_Taken]) -> None:
         self._partition.advance_high_watermark()
         for append, info, staged in taken:
-            append.done((staged and staged.error) or info)
+            try:
+                append.done((staged and staged.error) or info)
+            except Exception:  # the other appends do not wait for this one
+                logger.exception("an append to %r has ended, but its result cannot be used", self._partition.log)
 
 
 def _fits(staged: PendingWrite, records: memoryview) -> bool:

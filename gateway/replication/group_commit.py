@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import SingleTask, Task, run, sleep
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import run_all
 from headgate.storage.log import flushing
@@ -51,11 +53,11 @@ class GroupCommit:
         self._scheduler = scheduler
         self._wanted: dict[Replica, None] = {}
         self._threads = 0
-        self._is_planned = self._is_beginning = False
+        self._is_planned = False
         self._queue: dict[Replica, None] = {}
-        self._is_flushing = False
+        self._flushes = SingleTask()
         self._writes: list[Callable[[], None]] = []
-        self._is_writing = False
+        self._small_files = SingleTask()
 
     def commit(self, partition: Replica) -> None:
         """Sync a log after the present turn: a client may wait."""
@@ -67,8 +69,7 @@ class GroupCommit:
     def flush(self, partition: Replica) -> None:
         """Flush a log after the flushes in the queue."""
         self._queue[partition] = None
-        if not self._is_flushing:
-            self._flush_next()
+        self._flushes.start(self._flush_queued)
 
     def given_back(self, partition: Replica) -> None:
         """Resume the syncs of a log that a thread has released."""
@@ -80,43 +81,29 @@ class GroupCommit:
     def write(self, write: Callable[[], None]) -> None:
         """Have a small file written without a waiting client; one thread writes all files of `WRITE_MS`."""
         self._writes.append(write)
-        if not self._is_writing:
-            self._is_writing = True
-            self._scheduler.call_after(WRITE_MS, self._write)
+        self._small_files.start(self._write_small_files)
 
-    def _write(self) -> None:
-        writes, self._writes = self._writes, []
-        self._is_writing = bool(writes)
-        if writes and not self._scheduler.is_over:
-
-            def write_small_files() -> None:
-                run_all(writes)
-
-            self._scheduler.in_thread(write_small_files, self._written)
-
-    def _written(self, result: object) -> None:
-        if isinstance(result, BaseException):  # the next flush or checkpoint writes the files, or reports the error
-            self._on_failure(result)
-        self._write()
+    def _write_small_files(self) -> Task[None]:
+        yield sleep(self._scheduler, WRITE_MS)
+        while self._writes and not self._scheduler.is_over:
+            writes, self._writes = self._writes, []
+            try:
+                yield partial(self._scheduler.in_thread, partial(write_small_files, writes))
+            except Exception as error:  # noqa: BLE001  the next flush or checkpoint writes the files, or reports the error
+                self._on_failure(error)
 
     # Syncs that are awaited
 
     def _begin(self) -> None:
+        """Share the logs among the free threads."""
         self._is_planned = False
-        if self._is_beginning or self._scheduler.is_over:  # the log manager flushes everything when it closes
-            return
-        self._is_beginning = True
-        try:
-            while self._threads < MAX_SYNC_THREADS:
-                ready = [partition for partition in self._wanted if not partition.log.lock.waits(FLUSH)]
-                if not ready:
-                    break
-                begun = self._begun(ready[: -(-len(ready) // (MAX_SYNC_THREADS - self._threads))])
-                if begun:
-                    self._threads += 1
-                    self._run(begun)
-        finally:
-            self._is_beginning = False
+        while self._threads < MAX_SYNC_THREADS and not self._scheduler.is_over:  # a stop flushes everything itself
+            ready = [partition for partition in self._wanted if not partition.log.lock.waits(FLUSH)]
+            if not ready:
+                break
+            begun = self._begun(ready[: -(-len(ready) // (MAX_SYNC_THREADS - self._threads))])
+            if begun:
+                run(self._sync(begun))
 
     def _begun(self, partitions: list[Replica]) -> list[_Begun]:
         begun, files = list[_Begun](), 0
@@ -130,42 +117,40 @@ class GroupCommit:
                 files += flush.held_files
         return begun
 
-    def _run(self, begun: list[_Begun]) -> None:
-        def work() -> list[OSError | None]:
-            return [_ran(flush) for _, flush in begun]
-
-        def done(result: list[OSError | None] | BaseException) -> None:
-            self._threads -= 1
-            errors = [result] * len(begun) if isinstance(result, BaseException) else result
-            for (partition, flush), error in zip(begun, errors, strict=True):
-                self._end(partition, flush, error)
-            self._begin()
-            if self._queue and not self._is_flushing:
-                self._flush_next()
-
-        self._scheduler.in_thread(work, done)
+    def _sync(self, begun: list[_Begun]) -> Task[None]:
+        """Have one thread sync some logs."""
+        self._threads += 1
+        errors: list[Any]
+        try:
+            errors = yield partial(self._scheduler.in_thread, partial(_run_all, begun))
+        except Exception as error:  # noqa: BLE001  noted for each log
+            errors = [error] * len(begun)
+        self._threads -= 1
+        for (partition, flush), failure in zip(begun, errors, strict=True):
+            self._end(partition, flush, failure)
+        self._begin()
+        if self._queue:
+            self._flushes.start(self._flush_queued)
 
     # Syncs that no client awaits
 
-    def _flush_next(self) -> None:
-        self._is_flushing = False
-        if self._scheduler.is_over:
-            return
-        for partition in [waiting for waiting in self._queue if not waiting.log.lock.waits(FLUSH)]:
+    def _flush_queued(self) -> Task[None]:
+        """Flush the logs in the queue, one after another."""
+        while not self._scheduler.is_over:
+            partition = next((waiting for waiting in self._queue if not waiting.log.lock.waits(FLUSH)), None)
+            if partition is None:
+                return
             del self._queue[partition]
             flush = self._flush_of(partition)
-            if flush is not None:
-                self._is_flushing = True
-                self._flush_by_thread(partition, flush)
-                return
-
-    def _flush_by_thread(self, partition: Replica, flush: Flush) -> None:
-        def done(result: object) -> None:
-            self._end(partition, flush, result if isinstance(result, BaseException) else None)
-            self._flush_next()
+            if flush is None:
+                continue
+            failure = None
+            try:
+                yield partial(self._scheduler.in_thread, flush.run)
+            except Exception as error:  # noqa: BLE001  noted for the log
+                failure = error
+            self._end(partition, flush, failure)
             self._begin()
-
-        self._scheduler.in_thread(flush.run, done)
 
     # Both
 
@@ -196,6 +181,16 @@ class GroupCommit:
         else:
             message = "%r accepts no more writes: after a failed sync the content of the disk is unknown: %s"
             logger.error(message, partition.log, error)
+
+
+def write_small_files(writes: list[Callable[[], None]]) -> None:
+    """Write all files, in a thread. Raises the first OSError."""
+    run_all(writes)
+
+
+def _run_all(begun: list[_Begun]) -> list[OSError | None]:
+    """Run the flushes, in a thread. Returns their errors."""
+    return [_ran(flush) for _, flush in begun]
 
 
 def _ran(flush: Flush) -> OSError | None:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, Timer
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.tasks import SingleTask, Task, at_most, run, sleep
 
 logger = logging.getLogger("headgate.replication")
 
@@ -34,155 +35,128 @@ class Runnable(Protocol):
         ...
 
 
-class CountdownLatch:
-    """Counts tasks down: `done` is called once, when all have ended or after a timeout."""
+class FileTask:
+    """A task on files, in parts: one for each directory."""
 
-    def __init__(self, done: Callable[[], None]) -> None:
-        self._done: Callable[[], None] | None = done
-        self._left = 1  # the caller that adds tasks
-        self._timer: Timer | None = None
+    __slots__ = ("_resume", "begin", "end", "parts")
 
-    def begin(self) -> None:
-        """Count one more task."""
-        self._left += 1
-
-    def end(self) -> None:
-        """Count the end of one task."""
-        self._left -= 1
-        if not self._left:
-            self._call()
-
-    def all_added(self, scheduler: Scheduler, within_ms: float) -> None:
-        """Expect no more tasks: `done` is called in `within_ms` at the latest."""
-        if self._left > 1:
-            self._timer = scheduler.call_after(within_ms, self._call)
-        self.end()
-
-    def _call(self) -> None:
-        done, self._done = self._done, None
-        if done is not None:
-            if self._timer is not None:
-                self._timer.cancel()
-            done()
-
-
-class _Task:
-    __slots__ = ("begin", "end", "latch", "parts")
-
-    def __init__(
-        self, begin: Callable[[], Iterable[Runnable]], end: Callable[[Any], None], latch: CountdownLatch | None
-    ) -> None:
+    def __init__(self, begin: Callable[[], Iterable[Runnable]], end: Callable[[Any], object]) -> None:
         self.begin = begin
         self.end = end
-        self.latch = latch
-        self.parts = 0  # the number of parts that have not ended
+        self.parts: int | None = None
+        """The number of parts that have not ended; None until the task begins."""
+        self._resume: Callable[[None], None] | None = None
+
+    def ended(self, resume: Callable[[None], None]) -> None:
+        """Call `resume` once all parts have ended. One caller may wait."""
+        if self.parts == 0:
+            resume(None)
+        else:
+            self._resume = resume
+
+    def note_parts(self, parts: int) -> None:
+        """Note the number of parts that have not ended."""
+        self.parts = parts
+        if not parts and self._resume is not None:
+            self._resume(None)
 
 
 class _Directory:
     """The queued work of one log directory."""
 
     def __init__(self) -> None:
-        self.queue: deque[tuple[_Task, list[Runnable]]] = deque()
-        self.is_busy = False
+        self.queue: deque[tuple[FileTask, list[Runnable]]] = deque()
+        self.work = SingleTask()
 
 
 class PartitionFileTasks:
     """The waiting tasks. Before `go_on_in_threads` each task runs when it is added."""
 
-    def __init__(self) -> None:
-        self._new: deque[_Task] = deque()
-        self._is_planned = False
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._in_threads = False
+        self._new: deque[FileTask] = deque()
+        self._beginnings = SingleTask()
         self._directories: dict[str, _Directory] = {}
-        self._scheduler: Scheduler | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether the broker stops, and runs nothing more."""
-        return self._scheduler is not None and self._scheduler.is_over
+        return self._in_threads and self._scheduler.is_over
 
-    def go_on_in_threads(self, scheduler: Scheduler | None) -> None:
-        """Run the tasks in threads of this scheduler from now on."""
-        self._scheduler = scheduler
+    def go_on_in_threads(self) -> None:
+        """Run the tasks in threads from now on."""
+        self._in_threads = True
 
-    def add(
-        self,
-        begin: Callable[[], Iterable[Runnable]],
-        end: Callable[[Sequence[Any]], None],
-        latch: CountdownLatch | None = None,
-    ) -> None:
+    def add(self, begin: Callable[[], Iterable[Runnable]], end: Callable[[Sequence[Any]], object]) -> FileTask:
         """Call `begin`, run the returned work, then call `end` with each directory's work separately.
 
         `begin` and `end` are called on the loop. Several tasks have other turns of the loop between them. When the
         broker stops, pending work is not run, but `end` is still called.
         """
-        if latch is not None:
-            latch.begin()
-        self._new.append(_Task(begin, end, latch))
-        if not self._is_planned:
-            self._begin_next()
+        task = FileTask(begin, end)
+        self._new.append(task)
+        self._beginnings.start(self._begin_all)
+        return task
 
-    def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], None]) -> None:
+    def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], object]) -> None:
         """Run work that has already begun, before tasks that were added but not begun."""
-        self._begin(_Task(lambda: begun, end, None))
+        self._begin(FileTask(lambda: begun, end))
 
-    def _begin_next(self) -> None:
-        self._is_planned = False
-        while self._new and not self._is_planned:
+    def ended(self, works: Iterable[FileTask], within_ms: float) -> Task[None]:
+        """Wait until all of these tasks have ended, for `within_ms` at the most."""
+
+        def each() -> Task[None]:
+            for work in works:
+                yield work.ended
+
+        yield at_most(self._scheduler, within_ms, partial(run, each()))
+
+    def _begin_all(self) -> Task[None]:
+        while self._new:
             self._begin(self._new.popleft())
-            if self._scheduler is not None and not self._scheduler.is_over and not self._is_planned:
-                self._is_planned = True
-                self._scheduler.call_after(0.0, self._begin_next)
+            if self._in_threads and not self._scheduler.is_over:
+                yield sleep(self._scheduler, 0.0)
 
-    def _begin(self, task: _Task) -> None:
+    def _begin(self, task: FileTask) -> None:
         parts: dict[str, list[Runnable]] = {}
         try:
             for runnable in task.begin():
                 parts.setdefault(runnable.directory, []).append(runnable)
         except Exception:  # an exception here must not keep the others waiting
             logger.exception("a task on files of partitions cannot begin")
-        task.parts = len(parts)
+        task.note_parts(len(parts))
         for name, part in parts.items():
-            directory = self._directories.setdefault(name, _Directory())
-            directory.queue.append((task, part))
-        if not parts and task.latch is not None:
-            task.latch.end()
+            self._directories.setdefault(name, _Directory()).queue.append((task, part))
         for name in parts:
-            self._go_on(self._directories[name])
+            directory = self._directories[name]
+            directory.work.start(partial(self._run_queue, directory))
 
-    def _go_on(self, directory: _Directory) -> None:
-        scheduler = self._scheduler
-        while directory.queue and not directory.is_busy:
+    def _run_queue(self, directory: _Directory) -> Task[None]:
+        """Run and end the queued parts of a directory, one after another."""
+        while directory.queue:
             task, part = directory.queue.popleft()
-            if scheduler is None:
-                for runnable in part:
-                    runnable.run()
-            elif not scheduler.is_over:
-                directory.is_busy = True
-                try:
-                    scheduler.in_slices(_steps(part), partial(self._ended, directory, task, part))
-                    continue
-                except Exception:  # no thread could be started; one may be for the others
-                    logger.exception("a task on files of partitions cannot run")
-                    directory.is_busy = False
+            try:
+                if not self._in_threads:
+                    for runnable in part:
+                        runnable.run()
+                elif not self._scheduler.is_over:
+                    yield partial(self._scheduler.in_slices, _steps(part))
+            except StoppedError:
+                pass
+            except Exception:  # the part still ends
+                logger.exception("a task on files of partitions has failed")
             self._end(task, part)
+            while self.is_over and self._new and not directory.queue:
+                self._begin(self._new.popleft())
 
-    def _ended(self, directory: _Directory, task: _Task, part: list[Runnable], result: object) -> None:
-        directory.is_busy = False
-        if isinstance(result, BaseException) and not isinstance(result, StoppedError):
-            logger.error("a task on files of partitions has failed", exc_info=result)
-        self._end(task, part)
-        self._go_on(directory)
-        if self.is_over:
-            self._begin_next()
-
-    def _end(self, task: _Task, part: list[Runnable]) -> None:
+    def _end(self, task: FileTask, part: list[Runnable]) -> None:
         try:
             task.end(part)
         except Exception:
             logger.exception("the result of a task on files of partitions cannot be used")
-        task.parts -= 1
-        if not task.parts and task.latch is not None:
-            task.latch.end()
+        assert task.parts is not None
+        task.note_parts(task.parts - 1)
 
 
 def _steps(runnables: Iterable[Runnable]) -> Generator[None, None, None]:

@@ -217,9 +217,8 @@ class Replica:
         return self._writer
 
     def give_up_writer(self) -> None:
-        """Drop the queue if it is idle and the disk is not slow."""
-        writer = self._writer
-        if isinstance(writer, AppendQueue) and writer.is_idle and not self.disk.is_slow:
+        """Drop the queue, in which no append waits, if the disk is not slow."""
+        if not self.disk.is_slow:
             self._writer = COLD if self.log.segments.active.is_sealed else None
 
     def _is_warm(self) -> bool:

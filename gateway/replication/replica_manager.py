@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Topic
@@ -30,10 +30,10 @@ from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.leadership import Leadership
-from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
+from headgate.gateway.replication.partition_file_tasks import FileTask, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.tasks import Tasks
+from headgate.gateway.runtime.tasks import Task, Tasks, run
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_manager import LogManager
@@ -91,8 +91,7 @@ class ReplicaManager:
     ) -> None:
         """Work on files is done at once until `go_on_in_threads`, then in threads."""
         self._store = store
-        self._scheduler = scheduler
-        self._files = PartitionFileTasks()
+        self._files = PartitionFileTasks(scheduler)
         self._config = config
         self._tasks = tasks
         self.events = events
@@ -201,21 +200,21 @@ class ReplicaManager:
 
     def go_on_in_threads(self) -> None:
         """Have threads work on files from now on: the scheduler runs."""
-        self._files.go_on_in_threads(self._scheduler)
+        self._files.go_on_in_threads()
 
     def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
         """Create the logs that `follow` will need for these topics; then call `done`, also after failures.
 
         After `PREPARE_MS` `done` is called in any case: clients then get CREATING, and retry.
         """
-        latch = CountdownLatch(done)
+        works = list[FileTask]()
         for name in names:
             topic = new.topics.get(name)
             if topic is not None:
                 indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
                 wanted = [index for index in indexes if self._is_to_be_created(topic, index)]
-                self._create([(topic, index) for index in wanted], is_new=True, latch=latch)
-        latch.all_added(self._scheduler, PREPARE_MS)
+                works += self._create([(topic, index) for index in wanted], is_new=True)
+        run(self._files.ended(works, PREPARE_MS), lambda _: done())
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
@@ -337,8 +336,7 @@ class ReplicaManager:
         *,
         is_new: bool,
         state: PartitionState = PartitionState.CREATING,
-        latch: CountdownLatch | None = None,
-    ) -> None:
+    ) -> list[FileTask]:
         """Have the logs of partitions created, `AT_ONCE` in one turn."""
         lost = set()
         for topic, index in wanted:
@@ -348,9 +346,10 @@ class ReplicaManager:
                 lost.add(key)
             error = None if before is None else before.error
             self._states.move(key, Unavailable(state, topic.topic_id, is_new, error))
-        for first in range(0, len(wanted), AT_ONCE):
-            begin = partial(self._begin_some, wanted[first : first + AT_ONCE], lost)
-            self._files.add(begin, self._created, latch)
+        return [
+            self._files.add(partial(self._begin_some, wanted[first : first + AT_ONCE], lost), self._created)
+            for first in range(0, len(wanted), AT_ONCE)
+        ]
 
     def _begin_some(self, wanted: Iterable[tuple[Topic, int]], lost: Collection[tuple[str, int]]) -> list[_Begun]:
         begun = []
@@ -442,13 +441,16 @@ class ReplicaManager:
         if found is not None and found.queued is not None:
             self._create([(found.queued, key[1])], is_new=found.is_new, state=found.state)
 
-    def retry(self, done: Callable[[Retried], None] = lambda _: None) -> None:
+    def retry(self, done: Callable[[Any], None] = lambda _: None) -> None:
         """Try again to create some of the offline partitions: the disk may have been full for a moment.
 
-        The next call continues where this one ended; `done` is called at the end, or after `PREPARE_MS`.
+        The next call continues where this one ended; `done` gets a `Retried` at the end, or after `PREPARE_MS`.
         `gateway.maintenance.log_loading` retries logs that could not be opened; partitions in a refused directory stay
         offline.
         """
+        run(self._retry(), done)
+
+    def _retry(self) -> Task[Retried]:
         store, topics = self._store, self._image.topics
         offline = (key for key in self._states.within(PartitionState.OFFLINE) if key not in store.failed)
         keys = list(islice((key for key in offline if key[0] in topics and self._may_be_created(key)), AT_ONCE))
@@ -459,16 +461,12 @@ class ReplicaManager:
                 self.opened([(name, index)])
             else:
                 (new if self._is_new((name, index)) else old).append((topics[name], index))
-
-        def ended() -> None:
-            offline = self.offline
-            refused = sum(key in offline for key in keys)
-            done(Retried(len(keys) - refused, refused))
-
-        latch = CountdownLatch(ended)
-        self._create(new, is_new=True, state=PartitionState.RETRYING, latch=latch)
-        self._create(old, is_new=False, state=PartitionState.RETRYING, latch=latch)
-        latch.all_added(self._scheduler, PREPARE_MS)
+        works = self._create(new, is_new=True, state=PartitionState.RETRYING)
+        works += self._create(old, is_new=False, state=PartitionState.RETRYING)
+        yield from self._files.ended(works, PREPARE_MS)
+        offline_now = self.offline
+        refused = sum(key in offline_now for key in keys)
+        return Retried(len(keys) - refused, refused)
 
     def _may_be_created(self, key: tuple[str, int]) -> bool:
         return self._is_new(key) or key in self._store or not self._store.refused

@@ -220,7 +220,8 @@ class Running(Generic[T]):
     def _begin(self, wait: Changes | Together[Any] | Ask) -> None:
         if self._task is None or wait is self._changes:
             return
-        self._end_changes()
+        if self._changes is not None:
+            self._end_changes()
         if isinstance(wait, Changes):
             self._changes, loop = wait, self._loop
             loop.await_changes(self, wait)
@@ -248,7 +249,8 @@ class Running(Generic[T]):
         if self._task is None:
             return
         self._task = None
-        self._end_changes()
+        if self._changes is not None:
+            self._end_changes()
         try:
             self._done(result)
         except Exception:
@@ -453,9 +455,51 @@ def _result(
     return result
 
 
-def run(task: Task[T], done: Callable[[Any], None]) -> None:
+def run(task: Task[T], done: Callable[[Any], None] = _log_failure) -> None:
     """Run a task that waits for functions alone: such a task needs no loop."""
     Running(None, task, done).advance(None)
+
+
+class SingleTask:
+    """Recurring work that one task at a time does. The tasks wait for functions alone, as those of `run`."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self) -> None:
+        self._running: Running[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the last task is in progress."""
+        return self._running is not None and not self._running.is_over
+
+    def start(self, make: Callable[[], Task[None]]) -> None:
+        """Run the task that `make` returns, unless the last one is in progress."""
+        if not self.is_running:
+            self._running = Running(None, make(), _log_failure)
+            self._running.advance(None)
+
+
+def sleep(scheduler: Scheduler, delay_ms: float) -> Ask:
+    """A wait of this length, at least until other work has had its turn."""
+    return lambda resume: scheduler.call_after(delay_ms, partial(resume, None))
+
+
+def at_most(scheduler: Scheduler, delay_ms: float, ask: Ask) -> Ask:
+    """The wait for `ask`, but for this time at most: then the answer is None, and that of `ask` is dropped."""
+
+    def begin(resume: Callable[[Any], None]) -> None:
+        waiting = [resume]
+
+        def end(answer: Any) -> None:
+            if waiting:
+                timer.cancel()
+                waiting.pop()(answer)
+
+        timer = scheduler.call_after(delay_ms, partial(end, None))
+        ask(end)
+
+    return begin
 
 
 def gather(many: Iterable[Task[T]], at_once: int = MOST_TOGETHER) -> Task[list[T]]:

@@ -403,7 +403,7 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
         broker.start()
         broker.slices.run_all()
     with monkeypatch.context() as broken:
-        broken.setattr(broker.broker.parts.log_loader, "_begin_batches", refuse_at_once)
+        broken.setattr(broker.broker.parts.log_loader, "_open_queued", refuse_at_once)
         broker.advance(log_loading.RETRY_MS)
     for _ in range(3):
         broker.advance(log_loading.RETRY_MS)

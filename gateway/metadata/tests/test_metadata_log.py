@@ -5,11 +5,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from headgate.gateway.metadata.metadata_log import FEW_RECORDS, LOG_CONFIG, MetadataLog, replay
 from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tasks import Task, as_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
@@ -98,6 +100,14 @@ class Submitted:
         for level in levels:
             record = FeatureLevelRecord(name="f", feature_level=level)
             self.metadata_log.submit([record] * copies, now_ms, partial(self._end, level))
+
+    def between_writes(self, work: Callable[[], object], resume: Callable[[Any], None]) -> None:
+        """Have a thread work between two writes."""
+
+        def task() -> Task[Any]:
+            return (yield partial(self.scheduler.in_thread, work))
+
+        self.metadata_log.between_writes(task(), resume)
 
     def _end(self, level: int, error: KafkaError | None) -> None:
         self.ended.append((level, None if error is None else error.code))
@@ -246,12 +256,12 @@ def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
     submitted, order = Submitted(log), list[str]()
     flushing.flush(log)
 
-    def begin() -> Callable[[], None]:
+    def work() -> Task[None]:
         order.append(f"begin at {log.end_offset}")
-        return partial(order.append, "work")
+        yield partial(submitted.scheduler.in_thread, partial(order.append, "work"))
 
     submitted.submit(1)
-    submitted.metadata_log.between_writes(begin, lambda result: order.append(f"done: {result}"))
+    submitted.metadata_log.between_writes(work(), lambda result: order.append(f"done: {result}"))
     submitted.submit(2)
     submitted.threads.run_one()
     assert (order, submitted.ended) == (["begin at 1"], [(1, None)]), "what was written is told before"
@@ -264,12 +274,16 @@ def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
 
 def test_work_that_fails_or_is_none_keeps_no_change_waiting(log: Log) -> None:
     submitted, ended = Submitted(log), list[object]()
-    submitted.metadata_log.between_writes(lambda: None, ended.append)
-    submitted.metadata_log.between_writes(lambda: int("no number"), ended.append)  # type: ignore[arg-type, return-value]
-    submitted.metadata_log.between_writes(lambda: partial(log.pool.files.read, "/not/there"), ended.append)  # type: ignore[arg-type, return-value]
+
+    def refuse() -> Task[None]:
+        yield partial(submitted.scheduler.in_thread, str) if int("no number") else None
+
+    submitted.metadata_log.between_writes(as_task(1), ended.append)
+    submitted.metadata_log.between_writes(refuse(), ended.append)
+    submitted.between_writes(partial(log.pool.files.read, "/not/there"), ended.append)
     submitted.submit(1)
     submitted.threads.run_all()
-    assert [type(result) for result in ended] == [FileNotFoundError]
+    assert [type(result) for result in ended] == [int, ValueError, FileNotFoundError]
     assert submitted.levels(log) == [1]
 
 
@@ -278,7 +292,7 @@ def test_work_comes_also_behind_a_change_that_fails(log: Log, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(File, "write_at", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         submitted.submit(1)
-        submitted.metadata_log.between_writes(lambda: lambda: None, ended.append)
+        submitted.between_writes(lambda: None, ended.append)
         submitted.threads.run_all()
     assert (submitted.ended, ended) == ([(1, ErrorCode.KAFKA_STORAGE_ERROR)], [None])
 
@@ -287,7 +301,7 @@ def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
     submitted, ended = Submitted(log), list[object]()
     flushing.flush(log)
     submitted.submit(1)
-    submitted.metadata_log.between_writes(lambda: lambda: None, ended.append)
+    submitted.between_writes(lambda: None, ended.append)
     submitted.scheduler.is_over = True
     submitted.threads.run_all()
     assert (submitted.ended, ended) == ([(1, None)], [])

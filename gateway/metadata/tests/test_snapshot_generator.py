@@ -291,7 +291,7 @@ def test_the_histories_are_about_something() -> None:
     nodes = [history(Random(seed), seed) for seed in range(10)]
     assert sum(node.generator.snapshot != NO_SNAPSHOT for node in nodes) > 5
     assert any(node.metadata.planned is not node.image for node in nodes)
-    assert any(node.generator._is_busy for node in nodes)
+    assert any(node.generator._work.is_running for node in nodes)
 
 
 OPERATIONS = ("create", "write", "sync", "rename", "sync_directory", "look", "remove")
@@ -309,11 +309,12 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         node.churn(5)
         node.start()
         first = node.generator.snapshot
-        node.generator._has_failed = True  # a minute without snapshots
+        node.generator._is_stopped = True  # no snapshots for a time
         node.churn(5)
         image = recorded_state(node.image)
         fault = node.files.fail(error, operation, path=DIRECTORY, after=after, times=1)
-        node.generator._retry()
+        node.generator._is_stopped = False
+        node.generator.follow(node.image, node.image, [])
         node.threads.run_all()
         assert recorded_state(MetadataNode(_copy(node)).image) == image
         if not fault.met:

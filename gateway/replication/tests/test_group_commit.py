@@ -28,7 +28,7 @@ class Disk(HeldThreads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(ignored=["try_directory"])
+        super().__init__(ignored=["probe"])
         self.node = node
         self.error: OSError | None = None
         self.synced = 0

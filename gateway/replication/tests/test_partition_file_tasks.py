@@ -7,8 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
-from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.replication.partition_file_tasks import FileTask, PartitionFileTasks
+from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 
 
@@ -28,24 +29,28 @@ class Runs:
 class Desk:
     """Works that note what becomes of them."""
 
-    def __init__(self, scheduler: Scheduler | None) -> None:
+    def __init__(self, time: ManualTime, *, in_threads: bool = True) -> None:
         self.did: list[str] = []
-        self.works = PartitionFileTasks()
-        self.works.go_on_in_threads(scheduler)
+        self.works = PartitionFileTasks(time.scheduler)
+        if in_threads:
+            self.works.go_on_in_threads()
 
-    def add(self, *names: str, error: Exception | None = None, together: CountdownLatch | None = None) -> None:
+    def await_end(self, *works: FileTask, name: str, told: list[str], within_ms: float = 1.0) -> None:
+        run(self.works.ended(works, within_ms), lambda _: told.append(name))
+
+    def add(self, *names: str, error: Exception | None = None) -> FileTask:
         def begin() -> list[Runs]:
             self.did.append(f"begin {','.join(names)}")
             return [Runs(self.did, name, error) for name in names]
 
-        self.works.add(begin, self.end, together)
+        return self.works.add(begin, self.end)
 
     def end(self, part: Sequence[Runs]) -> None:
         self.did.append(f"end {','.join(one._name for one in part)}")
 
 
 def test_without_threads_all_is_done_at_once() -> None:
-    desk = Desk(None)
+    desk = Desk(ManualTime(), in_threads=False)
     desk.add("a1", "b1", "a2")
     desk.add()
     assert desk.did == ["begin a1,b1,a2", "run a1", "run a2", "end a1,a2", "run b1", "end b1", "begin "]
@@ -53,7 +58,7 @@ def test_without_threads_all_is_done_at_once() -> None:
 
 def test_one_directory_does_one_thing_after_another() -> None:
     time = ManualTime()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
     for name in ("a1", "a2", "a3"):
         desk.add(name)
     assert desk.did == ["begin a1"], "the others after what else the loop has to do"
@@ -68,12 +73,9 @@ def test_one_directory_does_one_thing_after_another() -> None:
 
 def test_a_directory_that_hangs_holds_up_no_other() -> None:
     time, told = ManualTime(), list[str]()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
-    both, last = CountdownLatch(lambda: told.append("both")), CountdownLatch(lambda: told.append("last"))
-    desk.add("a1", "b1", "a2", together=both)
-    desk.add("b2", together=last)
-    for together in (both, last):
-        together.all_added(time.scheduler, 1.0)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
+    desk.await_end(desk.add("a1", "b1", "a2"), name="both", told=told)
+    desk.await_end(desk.add("b2"), name="last", told=told)
     time.advance()
     assert len(threads.waiting) == 2
     desk.did.clear()
@@ -89,7 +91,7 @@ def test_a_directory_that_hangs_holds_up_no_other() -> None:
 
 def test_what_ends_adds_to_what_waits() -> None:
     time = ManualTime()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
     desk.works.add(lambda: [Runs(desk.did, "a1")], lambda _: desk.add("a of a1"))
     desk.add("a2")
     time.advance()
@@ -101,7 +103,7 @@ def test_what_ends_adds_to_what_waits() -> None:
 
 def test_what_was_begun_already_comes_before_what_was_not() -> None:
     time = ManualTime()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
     for name in ("a1", "a2"):
         desk.add(name)
     desk.works.add_begun([Runs(desk.did, "a3")], desk.end)
@@ -113,17 +115,18 @@ def test_what_was_begun_already_comes_before_what_was_not() -> None:
 
 def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     time, told = ManualTime(), list[str]()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
 
     def fail(_: object = None) -> list[Runs]:
         raise ValueError("a fault of ours")
 
-    together = CountdownLatch(lambda: told.append("all"))
-    desk.works.add(fail, lambda _: None, together)
-    desk.works.add(lambda: [Runs(desk.did, "a0")], fail, together)  # type: ignore[arg-type]
-    desk.add("a1", "a2", error=ValueError("another one"), together=together)
-    desk.add("a3", together=together)
-    together.all_added(time.scheduler, 1.0)
+    works = [
+        desk.works.add(fail, lambda _: None),
+        desk.works.add(lambda: [Runs(desk.did, "a0")], fail),
+        desk.add("a1", "a2", error=ValueError("another one")),
+        desk.add("a3"),
+    ]
+    desk.await_end(*works, name="all", told=told)
     time.advance()
     while threads.waiting:
         threads.run_one()
@@ -135,7 +138,7 @@ def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_where_no_thread_can_be_had_the_next_one_has_its_turn(caplog: pytest.LogCaptureFixture) -> None:
     time = ManualTime()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
     time.scheduler.slices = Mock(side_effect=RuntimeError("can't start new thread"))
     desk.add("a1")
     time.scheduler.slices = threads
@@ -148,7 +151,7 @@ def test_where_no_thread_can_be_had_the_next_one_has_its_turn(caplog: pytest.Log
 
 def test_when_the_broker_stops_nothing_more_is_run_and_all_is_ended(caplog: pytest.LogCaptureFixture) -> None:
     time = ManualTime()
-    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
     for name in ("a1", "a2"):
         desk.add(name)
     time.advance()
@@ -163,23 +166,21 @@ def test_when_the_broker_stops_nothing_more_is_run_and_all_is_ended(caplog: pyte
 
 def test_what_takes_too_long_is_told_once_and_before() -> None:
     time, told = ManualTime(), list[str]()
-    together = CountdownLatch(lambda: told.append("told"))
-    together.begin()
-    together.all_added(time.scheduler, 5_000)
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
+    desk.await_end(desk.add("a1"), name="told", told=told, within_ms=5_000)
     time.advance(4_999)
     assert not told
     time.advance(1)
     assert told == ["told"]
-    together.end()
+    threads.run_all()
     assert told == ["told"]
 
 
 def test_what_ends_soon_is_told_then_and_its_timer_is_gone() -> None:
     time, told = ManualTime(), list[str]()
-    together = CountdownLatch(lambda: told.append("told"))
-    together.begin()
-    together.all_added(time.scheduler, 5_000)
-    together.end()
+    threads, desk = time.scheduler.hold_slices(), Desk(time)
+    desk.await_end(desk.add("a1"), name="told", told=told, within_ms=5_000)
+    threads.run_all()
     assert told == ["told"]
     time.advance(5_000)
     assert told == ["told"]

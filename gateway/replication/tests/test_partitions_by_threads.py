@@ -341,7 +341,7 @@ class TwoDisks(Desk):
         while not is_done:
             self.next_turn()
             queue = self.partitions._files._directories.get(directory)
-            is_done = queue is None or not queue.is_busy
+            is_done = queue is None or not queue.work.is_running
             if not is_done:
                 self.run_one(self._number(directory))
 

@@ -35,7 +35,7 @@ class HeldThreads:
         self._ignored = {*ignored, "write_small_files"}
 
     def __call__(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        if getattr(work, "__name__", "") not in self._ignored:
+        if getattr(getattr(work, "func", work), "__name__", "") not in self._ignored:  # of a partial its function
             self.waiting.append((work, done))
 
     def run_one(self, result: object = None, number: int = 0) -> None:

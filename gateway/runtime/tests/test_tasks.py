@@ -16,15 +16,18 @@ from headgate.gateway.runtime.tasks import (
     Changes,
     Lock,
     Running,
+    SingleTask,
     Task,
     Tasks,
     Together,
     WaitList,
     as_task,
+    at_most,
     at_once_if_few,
     is_task,
     run,
     shielded,
+    sleep,
     value_of,
     within,
 )
@@ -536,3 +539,67 @@ def test_a_lock_has_one_holder_in_the_order_of_the_calls(bench: Bench) -> None:
     assert bench.seen == ["a0", "a1", "c0", "c1"]
     bench.start(task("d"))
     assert bench.seen[4:] == ["d0", "d1"]
+
+
+# Recurring work
+
+
+def test_a_second_task_starts_after_the_end_of_the_first() -> None:
+    single, begun = SingleTask(), list[Callable[[None], None]]()
+
+    def work() -> Task[None]:
+        single.start(work)  # its own start is ignored too
+        yield begun.append
+
+    single.start(work)
+    single.start(work)
+    assert (len(begun), single.is_running) == (1, True)
+    begun[0](None)
+    assert not single.is_running
+    single.start(work)
+    assert len(begun) == 2
+
+
+def test_a_task_that_fails_is_logged_and_starts_again(caplog: pytest.LogCaptureFixture) -> None:
+    single, begun = SingleTask(), list[int]()
+
+    def work() -> Task[None]:
+        begun.append(len(begun))
+        yield lambda resume: resume(ValueError("a bug"))
+
+    single.start(work)
+    assert "ValueError: a bug" in caplog.text
+    single.start(work)
+    assert begun == [0, 1]
+
+
+def test_a_pause_ends_after_its_time() -> None:
+    time, ended = ManualTime(), list[str]()
+
+    def work() -> Task[None]:
+        yield sleep(time.scheduler, 100)
+        ended.append("ended")
+
+    run(work())
+    time.advance(99)
+    assert not ended
+    time.advance(1)
+    assert ended == ["ended"]
+
+
+def test_a_wait_with_a_limit_has_the_first_answer_alone() -> None:
+    time, answers = ManualTime(), list[object]()
+    resumes = list[Callable[[object], None]]()
+
+    def work() -> Task[None]:
+        while True:
+            answers.append((yield at_most(time.scheduler, 100, resumes.append)))
+
+    run(work())
+    time.advance(50)
+    resumes[0]("in time")
+    time.advance(99)
+    assert answers == ["in time"], "its timer is gone"
+    time.advance(1)
+    resumes[1]("late")
+    assert answers == ["in time", None]
