@@ -181,22 +181,31 @@ class Running(Generic[T]):
 
         An answer that comes before its `Ask` has returned is taken by the loop below: so the stack stays flat.
         """
-        self._answers.append(answer)
+        if self._is_advancing:
+            self._answers.append(answer)
+            return
         task = self._task
-        if self._is_advancing or task is None:
+        if task is None:
             return
         self._is_advancing, self._end_ms = True, 0.0
+        answers = self._answers
         try:
-            while self._answers and self._task is not None:
-                answer = self._answers.pop()
+            while True:
                 wait = task.throw(answer) if isinstance(answer, BaseException) else task.send(answer)
                 if wait is not None:
-                    self._begin(wait)
+                    if wait is not self._changes:
+                        self._begin(wait)
+                    if not answers:
+                        break
+                    answer = answers.pop()
                 elif at_once and self._is_early():
-                    self._answers.append(None)
+                    answer = None
                 else:
                     self._end_changes()
                     self._loop.put(self)
+                    break
+                if self._task is None:
+                    break
         except StopIteration as end:
             self._end(end.value)
         except Exception as error:  # noqa: BLE001  `done` decides what a failure means
@@ -218,7 +227,7 @@ class Running(Generic[T]):
         return self._tasks
 
     def _begin(self, wait: Changes | Together[Any] | Ask) -> None:
-        if self._task is None or wait is self._changes:
+        if self._task is None:
             return
         if self._changes is not None:
             self._end_changes()

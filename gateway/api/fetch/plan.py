@@ -143,7 +143,7 @@ class FetchPlan:
         self._is_first = True
         if self._watched:
             self._watched = {}  # a new dict: a parked fetch is in the lists of the old one
-        return (yield from self.all_rows(blocking=blocking))
+        return self.all_rows(blocking=blocking)
 
     def _plan_some(self, rows: FetchRows, end: int, blocking: bool) -> None:
         """Add rows up to the number `end`. The first batch comes whole, whatever its size; the rest keeps limits."""
@@ -320,10 +320,14 @@ class FetchPlan:
 
     # Answering
 
-    def respond(self, rows: FetchRows) -> Task[FetchResponse]:
+    def response(self, rows: FetchRows) -> FetchResponse:
+        """The response with the rows to send, grouped by topic. Threads read the rest for the next fetch."""
+        if self.cold:
+            self.cold.start()
+        return self._respond(self._select_some({}, rows))
+
+    def response_in_slices(self, rows: FetchRows) -> Task[FetchResponse]:
         """`response`, with any number of rows."""
-        if len(rows) <= FEW:
-            return self.response(rows)
         if self.cold:
             self.cold.start()
         topics: RowsByTopic = {}
@@ -331,12 +335,6 @@ class FetchPlan:
             self._select_some(topics, rows[start : start + AT_ONCE], start)
             yield None
         return self._respond(topics)
-
-    def response(self, rows: FetchRows) -> FetchResponse:
-        """The response with the rows to send, grouped by topic. Threads read the rest for the next fetch."""
-        if self.cold:
-            self.cold.start()
-        return self._respond(self._select_some({}, rows))
 
     def _select_some(self, topics: RowsByTopic, rows: FetchRows, start: int = 0) -> RowsByTopic:
         """Add the rows from number `start` on to their topics."""

@@ -19,7 +19,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.fetch.conversion import BATCHES, BATCHES_WITHOUT_ZSTD, Form, MessageSets, convert, is_open
 from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, ReadRow, disk_is_late
 from headgate.gateway.api.fetch.rows import PartitionReader, release_all
-from headgate.gateway.api.fetch_sessions import SessionTurn
+from headgate.gateway.api.fetch_sessions import FEW, SessionTurn
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.tasks import Changes, Task
@@ -102,7 +102,7 @@ def _answer_later(
             enough = plan.enough((yield from plan.new_rows()))
             begins_now = enough is None
             rows = (yield from _wait(plan)) if enough is None else enough
-        return (yield from plan.respond(rows))
+        return plan.response(rows) if len(rows) <= FEW else (yield from plan.response_in_slices(rows))
     finally:
         if plan.cold is not None:
             plan.cold.release()
@@ -110,17 +110,12 @@ def _answer_later(
 
 def _wait(plan: FetchPlan) -> Task[FetchRows]:
     """Wait until there is enough to send, or `max_wait_ms` since the request's arrival are over."""
-    while not plan.cold:
-        turn = plan.turn
-        if not isinstance(turn, SessionTurn) or turn.changed is None:
-            return (yield from _await_partitions(plan))
-        found = yield from _await_session(plan, turn)
-        if found is None:
-            rows = yield from plan.new_rows()
-            found = rows if plan.is_late else plan.enough(rows)
-        if found is not None:
-            return found
-    return (yield from _await_disk(plan, plan.cold))
+    turn = plan.turn
+    if plan.cold:
+        return _await_disk(plan, plan.cold)
+    if not isinstance(turn, SessionTurn) or turn.changed is None:
+        return _await_partitions(plan)
+    return _await_session(plan, turn)
 
 
 def _await_partitions(plan: FetchPlan) -> Task[FetchRows]:
@@ -139,11 +134,20 @@ def _await_partitions(plan: FetchPlan) -> Task[FetchRows]:
     return (yield from plan.new_rows())
 
 
-def _await_session(plan: FetchPlan, turn: SessionTurn) -> Task[FetchRows | None]:
-    """In a session: count the partitions that become dirty, until there is enough; then plan.
+def _await_session(plan: FetchPlan, turn: SessionTurn) -> Task[FetchRows]:
+    """In a session: count the partitions that become dirty, until there is enough; then plan."""
+    while not plan.cold:
+        found = yield from _await_dirty(plan, turn)
+        if found is None:
+            rows = yield from plan.new_rows()
+            found = rows if plan.is_late else plan.enough(rows)
+        if found is not None:
+            return found
+    return (yield from _await_disk(plan, plan.cold))
 
-    None: more than a few have become dirty. All have to be planned, and there may not be enough.
-    """
+
+def _await_dirty(plan: FetchPlan, turn: SessionTurn) -> Task[FetchRows | None]:
+    """Await partitions that become dirty. None: more than a few have; all are planned, and there may not be enough."""
     turn.park()
     changes = Changes(plan.changing, plan.deadline_ms)
     while turn.marked or (yield changes) is not None:  # some were marked while others were planned
