@@ -96,7 +96,7 @@ class ParkedRequest(Parked):
         self._running: Running[Reply] | None = None
         self._reply: Reply | Exception | None = None
         self._reserved = 0
-        self._sharers: dict[Parked, tuple[int, Done]] = {}
+        self._sharers: dict[Parked, tuple[int, Done]] | None = None
 
     # The task
 
@@ -165,21 +165,25 @@ class ParkedRequest(Parked):
         self._services.appends.commit()  # appends that the task has staged must not wait for another turn
         if outcome is None:
             return []
-        reply = yield from self._route.encode_in_steps(outcome, self._correlation_id)
-        return self._kept(image, outcome, reply)
+        reply = self._route.encode_in_steps(outcome, self._correlation_id)
+        if not isinstance(reply, list):
+            reply = yield from reply
+        keep = self._keep
+        return reply if keep is None else self._kept(keep, image, outcome, reply)
 
     def _end(self, reply: Reply | Exception) -> None:
         if isinstance(reply, MalformedRequest) and self._running is not None:
             reply = CloseConnection(str(reply))
         done, self._done = self._done, None
-        sharers, self._sharers = self._sharers, {}
+        sharers, self._sharers = self._sharers, None
         self._abandon = None
         self._keep_reserved(0)
         if self._running is None:  # the caller of `_begin` gets the reply
             self._reply = reply
             return
-        for correlation_id, other in sharers.values():
-            other(_same(reply, correlation_id))
+        if sharers is not None:
+            for correlation_id, other in sharers.values():
+                other(_same(reply, correlation_id))
         if done is not None:
             done(reply)
 
@@ -198,6 +202,8 @@ class ParkedRequest(Parked):
     def join(self, correlation_id: int, done: Done) -> Parked:
         """Give another client the same response."""
         sharer = Parked(lambda: self._leave(sharer))
+        if self._sharers is None:
+            self._sharers = {}
         self._sharers[sharer] = correlation_id, done
         return sharer
 
@@ -208,7 +214,8 @@ class ParkedRequest(Parked):
             super().abandon()
 
     def _leave(self, sharer: Parked) -> None:
-        self._sharers.pop(sharer, None)
+        if self._sharers is not None:
+            self._sharers.pop(sharer, None)
         if not self.is_open:
             super().abandon()
 
@@ -218,14 +225,12 @@ class ParkedRequest(Parked):
             self._services.parsed_memory.release(self._reserved - size)
             self._reserved = size
 
-    def _kept(self, image: Image, response: Message, reply: Reply) -> Reply:
+    def _kept(self, keep: Keep, image: Image, response: Message, reply: Reply) -> Reply:
         """The reply; its bytes are cached if they stay valid."""
-        if self._keep is None:
-            return reply
         body = body_of(reply)
         assert body is not None, "a cached response has no pieces of files"
         if self._route.is_lasting is not None and self._route.is_lasting(response):
-            self._keep(image, body)
+            keep(image, body)
         return with_body(body, self._correlation_id)
 
 

@@ -45,6 +45,7 @@ class Route:
 
     __slots__ = (
         "_blank",
+        "_response",
         "_throttling",
         "_write",
         "errors",
@@ -93,7 +94,8 @@ class Route:
         self.max_elements = served.max_elements if authorizer is None else MAX_ELEMENTS_AT_ONCE
         # A Produce request is mostly records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
-        self._write = compiler.writer(registry.response_class(request.api_key), version)
+        self._response = registry.response_class(request.api_key)
+        self._write = compiler.writer(self._response, version)
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)
         self._blank = bytes(blank)
@@ -118,23 +120,14 @@ class Route:
         HEAD.pack_into(out, 0, len(out) - 4, correlation_id)
         return [out]
 
-    def encode_in_steps(self, response: Message, correlation_id: int) -> Steps[Reply]:
-        """`encode`, in steps."""
+    def encode_in_steps(self, response: Message, correlation_id: int) -> Reply | Steps[Reply]:
+        """`encode`, in steps: the reply of one step, or all further steps."""
         out = bytearray(self._blank)
         splices: list[tuple[int, Splice]] = []
-        pieces: Reply = []
-        for _ in compiler.writer_in_steps(registry.response_class(self.request.api_key), self.version)(
-            response, out, splices
-        ):
-            if len(out) > PIECE_BYTES and not splices:
-                pieces.append(out[:])
-                out.clear()
-            yield
-        if not pieces:
-            return _cut(out, splices, correlation_id)
-        pieces += _pieces(out, splices)
-        HEAD.pack_into(pieces[0], 0, sum(map(len, pieces)) - 4, correlation_id)  # type: ignore[arg-type]
-        return pieces
+        steps = compiler.writer_in_steps(self._response, self.version)(response, out, splices)
+        for _ in steps:
+            return _encode_rest(steps, out, splices, correlation_id)
+        return _cut(out, splices, correlation_id)
 
     def error_response(self, request: Message, client: Client, error: Exception) -> Message:
         """The error response of a request; a fault of ours is also logged. Raises CloseConnection again."""
@@ -153,7 +146,27 @@ class Route:
         return response
 
 
+def _encode_rest(
+    steps: Steps[None], out: bytearray, splices: list[tuple[int, Splice]], correlation_id: int
+) -> Steps[Reply]:
+    pieces: Reply = []
+    yield
+    for _ in steps:
+        if len(out) > PIECE_BYTES and not splices:
+            pieces.append(out[:])
+            out.clear()
+        yield
+    if not pieces:
+        return _cut(out, splices, correlation_id)
+    pieces += _pieces(out, splices)
+    HEAD.pack_into(pieces[0], 0, sum(map(len, pieces)) - 4, correlation_id)  # type: ignore[arg-type]
+    return pieces
+
+
 def _cut(out: bytearray, splices: list[tuple[int, Splice]], correlation_id: int) -> Reply:
+    if not splices:
+        HEAD.pack_into(out, 0, len(out) - 4, correlation_id)
+        return [out]
     HEAD.pack_into(out, 0, len(out) - 4 + sum(len(splice) for _, splice in splices), correlation_id)
     return _pieces(out, splices)
 

@@ -154,7 +154,7 @@ class Running(Generic[T]):
         self._tasks = tasks
         self._task: Task[T] | None = task
         self._done = done
-        self._answers: list[Any] = []
+        self._answers: list[Any] | None = None
         self._is_advancing = False
         self._end_ms = 0.0
         self._changes: Changes | None = None
@@ -182,22 +182,21 @@ class Running(Generic[T]):
         An answer that comes before its `Ask` has returned is taken by the loop below: so the stack stays flat.
         """
         if self._is_advancing:
-            self._answers.append(answer)
+            self._note_answer(answer)
             return
         task = self._task
         if task is None:
             return
         self._is_advancing, self._end_ms = True, 0.0
-        answers = self._answers
         try:
             while True:
                 wait = task.throw(answer) if isinstance(answer, BaseException) else task.send(answer)
                 if wait is not None:
                     if wait is not self._changes:
                         self._begin(wait)
-                    if not answers:
+                    if not self._answers:
                         break
-                    answer = answers.pop()
+                    answer = self._answers.pop()
                 elif at_once and self._is_early():
                     answer = None
                 else:
@@ -206,14 +205,14 @@ class Running(Generic[T]):
                     break
                 if self._task is None:
                     break
+            if self._task is None:  # cancelled by what the task has done
+                _close(task)
         except StopIteration as end:
             self._end(end.value)
         except Exception as error:  # noqa: BLE001  `done` decides what a failure means
             self._end(without_frames(error))
         finally:
             self._is_advancing = False
-            if self._task is None:  # cancelled by what the task has done
-                _close(task)
 
     def _is_early(self) -> bool:
         """Whether the task may go on without a wait for a slice."""
@@ -244,7 +243,12 @@ class Running(Generic[T]):
             else:
                 wait(self.advance)
         except Exception as error:  # noqa: BLE001  the task decides what a failure means
-            self._answers.append(without_frames(error))
+            self._note_answer(without_frames(error))
+
+    def _note_answer(self, answer: Any) -> None:
+        if self._answers is None:  # most answers come later
+            self._answers = []
+        self._answers.append(answer)
 
     def _end_changes(self) -> None:
         changes, self._changes = self._changes, None

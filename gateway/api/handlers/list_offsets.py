@@ -106,18 +106,20 @@ def _list_offsets(
         return row
 
     outcome = at_once_if_few(_respond(request, context, answer), count_rows(request.topics))
-    if isinstance(outcome, ListOffsetsResponse) and not searches:
+    search = _search(searches.values(), isolation_of, context.broker)
+    if not isinstance(outcome, ListOffsetsResponse):
+        return _answer_later(outcome, search, context.broker)
+    if not searches:
         return outcome
-    return _answer_later(outcome, searches.values(), isolation_of, context.broker)
+    rest = at_once_if_few(search, len(searches))
+    return outcome if rest is None else _answer_later(outcome, rest, context.broker)
 
 
-def _answer_later(
-    outcome: ListOffsetsOutcome, searches: Iterable[Search], isolation_of: IsolationOf, broker: Services
-) -> Task[ListOffsetsResponse]:
+def _answer_later(outcome: ListOffsetsOutcome, search: Task[None], broker: Services) -> Task[ListOffsetsResponse]:
     """The response once all searches have ended. Raises KafkaError(REQUEST_TIMED_OUT)."""
     response = yield from value_of(outcome)
     deadline_ms = broker.clock.monotonic_ms() + DEADLINE_MS
-    yield from within(broker.tasks, _search(searches, isolation_of, broker), deadline_ms, _late)
+    yield from within(broker.tasks, search, deadline_ms, _late)
     return response
 
 
@@ -163,8 +165,9 @@ def _search(searches: Iterable[Search], isolation_of: IsolationOf, broker: Servi
     left = deque(searches)
     while left:
         searching = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
-        plans = yield Together([_plan(search, isolation_of, broker) for search in searching])
-        steps, size = _run(plans), len(searching) * BYTES_PER_ROW
+        plans = [_plan(search, isolation_of, broker) for search in searching]
+        made = [(yield from plans[0])] if len(plans) == 1 else (yield Together(plans))
+        steps, size = _run(made), len(searching) * BYTES_PER_ROW
         found: list[Result] | None = broker.conversions.at_once(steps, size)
         if found is None:
             found = yield from broker.conversions.awaited(steps, size)

@@ -23,6 +23,11 @@ def response(count: int) -> MetadataResponse:
     )
 
 
+def encoded(route: Route, count: int, correlation_id: int) -> Reply:
+    reply = route.encode_in_steps(response(count), correlation_id)
+    return reply if isinstance(reply, list) else finish(reply)
+
+
 def joined(reply: Reply) -> bytes:
     return b"".join(piece for piece in reply if isinstance(piece, bytes | bytearray | memoryview))
 
@@ -30,7 +35,7 @@ def joined(reply: Reply) -> bytes:
 @pytest.mark.parametrize("count, pieces", [(0, 1), (10, 1), (5_000, 4)])
 def test_a_large_reply_goes_out_in_pieces(count: int, pieces: int) -> None:
     whole = route().encode(response(count), 7)
-    reply = finish(route().encode_in_steps(response(count), 7))
+    reply = encoded(route(), count, 7)
     assert joined(reply) == joined(whole)
     assert len(reply) == pieces
     assert all(len(piece) < 2 * PIECE_BYTES for piece in reply)
@@ -40,11 +45,11 @@ def test_a_large_reply_goes_out_in_pieces(count: int, pieces: int) -> None:
 
 @pytest.mark.parametrize("count", [10, 5_000])
 def test_a_reply_is_given_to_somebody_else(count: int) -> None:
-    reply = finish(route().encode_in_steps(response(count), 7))
+    reply = encoded(route(), count, 7)
     body = body_of(reply)
     assert body == joined(reply)[HEAD.size :]
     again = with_body(body, 8)
-    assert joined(again) == joined(finish(route().encode_in_steps(response(count), 8)))
+    assert joined(again) == joined(encoded(route(), count, 8))
     assert len(again) == (1 if len(body) <= LARGE_BYTES else 2)
     assert body_of(again) == body
 
