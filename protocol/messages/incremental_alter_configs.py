@@ -3,7 +3,6 @@
 v1 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
 
 SET = 0
@@ -33,17 +32,6 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="
 
     resources: array[AlterConfigsResource] = v("0+")
     validate_only: boolean = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "IncrementalAlterConfigsResponse":
-        """Return the error for each resource: the response has no other place for an error."""
-        return IncrementalAlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(error, message, resource.resource_type, resource.resource_name)
-                for resource in self.resources
-            ]
-        )
 
 
 class AlterConfigsResourceResponse(Struct):

@@ -3,7 +3,6 @@
 v0 was an early access; Kafka has removed it   v2 renewed locks (KIP-1222)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -53,9 +52,6 @@ class ShareAcknowledgeRequest(Message, key=79, versions="1-2", flexible="0+"):
     share_session_epoch: int32 = v("0+")
     is_renew_ack: boolean = v("2+")
     topics: array[AcknowledgeTopic] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ShareAcknowledgeResponse":
-        return ShareAcknowledgeResponse(error_code=error, error_message=message)
 
 
 class LeaderIdAndEpoch(Struct):

@@ -3,7 +3,6 @@
 v0 was an early access; Kafka has removed it   v2 how many records to acquire (KIP-1206), renewed locks (KIP-1222)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -72,9 +71,6 @@ class ShareFetchRequest(Message, key=78, versions="1-2", flexible="0+"):
     is_renew_ack: boolean = v("2+")
     topics: array[FetchTopic] = v("0+")
     forgotten_topics_data: array[ForgottenTopic] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ShareFetchResponse":
-        return ShareFetchResponse(error_code=error, error_message=message)
 
 
 class LeaderIdAndEpoch(Struct):

@@ -3,7 +3,6 @@
 v0 was an early access; Kafka has removed it
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -26,11 +25,6 @@ class ShareGroupHeartbeatRequest(Message, key=76, versions="1", flexible="0+"):
     member_epoch: int32 = v("0+")
     rack_id: nullable_string = v("0+", default=None)
     subscribed_topic_names: nullable_array[string] = v("0+", default=None)
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ShareGroupHeartbeatResponse":
-        return ShareGroupHeartbeatResponse(error_code=error, error_message=message)
 
 
 class TopicPartitions(Struct):

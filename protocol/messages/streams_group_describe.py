@@ -3,7 +3,6 @@
 v1 descriptions of topologies (KIP-1331), the assignor (KIP-1357)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -27,12 +26,6 @@ class StreamsGroupDescribeRequest(Message, key=89, versions="0-1", flexible="0+"
     group_ids: array[string] = v("0+")
     include_authorized_operations: boolean = v("0+")
     include_topology_description: boolean = v("1+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "StreamsGroupDescribeResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        return StreamsGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
 
 
 class KeyValue(Struct):
