@@ -1,6 +1,7 @@
 """InitializeShareGroupState: a group coordinator creates the state of share-partitions (KIP-932)."""
 
-from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.messages.delete_share_group_state import PartitionResult
+from headgate.protocol.schema import Message, Struct, array, int32, int64, string, uuid, v
 
 
 class PartitionData(Struct):
@@ -23,14 +24,6 @@ class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="
 
     group_id: string = v("0+")
     topics: array[InitializeStateData] = v("0+")
-
-
-class PartitionResult(Struct):
-    """The result for a partition."""
-
-    partition: int32 = v("0+")
-    error_code: int16 = v("0+")
-    error_message: nullable_string = v("0+", default=None)
 
 
 class InitializeStateResult(Struct):

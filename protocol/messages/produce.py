@@ -53,10 +53,10 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """The current leader, with NOT_LEADER_OR_FOLLOWER; -1 if unknown."""
+    """The current leader, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH; -1 if unknown."""
 
-    leader_id: int32 = v("10+", default=-1)
-    leader_epoch: int32 = v("10+", default=-1)
+    leader_id: int32 = v("0+", default=-1)
+    leader_epoch: int32 = v("0+", default=-1)
 
 
 class PartitionProduceResponse(Struct):
@@ -88,10 +88,10 @@ class TopicProduceResponse(Struct):
 class NodeEndpoint(Struct):
     """The address of a broker in `current_leader`."""
 
-    node_id: int32 = v("10+")
-    host: string = v("10+")
-    port: int32 = v("10+")
-    rack: nullable_string = v("10+", default=None)
+    node_id: int32 = v("0+")
+    host: string = v("0+")
+    port: int32 = v("0+")
+    rack: nullable_string = v("0+", default=None)
 
 
 class ProduceResponse(Message, key=0, response=True, versions="0-13", flexible="9+"):

@@ -3,7 +3,8 @@
 v0 was an early access; Kafka has removed it
 """
 
-from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.messages.consumer_group_describe import Assignment
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_string, string, v
 
 
 class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="0+"):
@@ -11,20 +12,6 @@ class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="0+"):
 
     group_ids: array[string] = v("0+")
     include_authorized_operations: boolean = v("0+")
-
-
-class TopicPartitions(Struct):
-    """Partitions of a topic."""
-
-    topic_id: uuid = v("0+")
-    topic_name: string = v("0+")
-    partitions: array[int32] = v("0+")
-
-
-class Assignment(Struct):
-    """Partitions of topics."""
-
-    topic_partitions: array[TopicPartitions] = v("0+")
 
 
 class Member(Struct):

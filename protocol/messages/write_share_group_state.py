@@ -3,7 +3,8 @@
 v1 how many deliveries are complete (KIP-1226)
 """
 
-from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.messages.delete_share_group_state import PartitionResult
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid, v
 
 
 class StateBatch(Struct):
@@ -38,14 +39,6 @@ class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"
 
     group_id: string = v("0+")
     topics: array[WriteStateData] = v("0+")
-
-
-class PartitionResult(Struct):
-    """The result for a partition."""
-
-    partition: int32 = v("0+")
-    error_code: int16 = v("0+")
-    error_message: nullable_string = v("0+", default=None)
 
 
 class WriteStateResult(Struct):
