@@ -24,12 +24,14 @@ Instances have slots and compare by value. **Treat instances as immutable**: the
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from headgate.protocol import wire
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.steps import lazy_map
 from headgate.protocol.wire import ZERO_UUID, Construct, Length, Splice
 
 T = TypeVar("T")
@@ -122,14 +124,15 @@ _TYPE_DEFAULT = object()
 class Field:
     """One declared field. `nullable`: the versions that allow null on the wire."""
 
-    __slots__ = ("annotation", "declared_default", "name", "nullable", "tag", "versions")
+    __slots__ = ("annotation", "declared_default", "failed", "name", "nullable", "tag", "versions")
 
-    def __init__(self, versions: str, default: Any, tag: int | None, nullable: str | None) -> None:
+    def __init__(self, versions: str, default: Any, tag: int | None, nullable: str | None, failed: int | None) -> None:
         self.name = ""
         self.annotation: Any = None
         self.versions = Versions.parse(versions)
         self.declared_default = default
         self.tag = tag
+        self.failed = failed
         self.nullable = self.versions if nullable is None else Versions.parse(nullable)
 
     def bind(self, name: str, annotation: Any) -> None:
@@ -170,12 +173,20 @@ class Field:
         return lowered
 
 
-def v(versions: str, *, default: Any = _TYPE_DEFAULT, tag: int | None = None, nullable: str | None = None) -> Any:
+def v(
+    versions: str,
+    *,
+    default: Any = _TYPE_DEFAULT,
+    tag: int | None = None,
+    nullable: str | None = None,
+    failed: int | None = None,
+) -> Any:
     """Declare a field: its versions, its default, its tag.
 
-    `nullable`: the versions that allow null, if not all do; only for a type with None.
+    `nullable`: the versions that allow null, if not all do; only for a type with None. `failed`: the value in an error
+    response, if it is not the default.
     """
-    return Field(versions, default, tag, nullable)
+    return Field(versions, default, tag, nullable, failed)
 
 
 class StructMeta(type):
@@ -252,9 +263,16 @@ class Message(Struct):
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> Message:
         """Return the response of `version` to a request that failed as a whole.
 
-        Only some responses have a field for `message`. Raises NotImplementedError for a message that is no request.
+        The error stands at the top of the response. A response without a place at the top has the error for each
+        element of the request; a request with other rules overrides this method. Only some responses have a field for
+        `message`. Raises NotImplementedError for a message that is no request.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no error response")
+        name = type(self).__name__
+        response = getattr(sys.modules[self.__module__], name.removesuffix("Request") + "Response", None)
+        if response is None or not name.endswith("Request"):
+            raise NotImplementedError(f"{name} has no error response")
+        failed: Message = _failed(response, self, version, error, message)
+        return failed
 
 
 @functools.cache
@@ -271,6 +289,54 @@ def tree(cls: type[Message], version: int) -> Construct:
 def fields_in(cls: type[Struct], version: int) -> Iterator[Field]:
     """Return the fields of one version, in order of the wire."""
     return (field for field in cls.fields if version in field.versions)
+
+
+_ERROR_CODES = {"error_code", "partition_error_code"}
+_NUMBERS_OF_ELEMENTS = {"index", "partition", "partition_index", "producer_id", "resource_type"}
+
+
+def _failed(result: Any, source: Any, version: int, error: ErrorCode, message: str | None) -> Any:
+    """Return the result of a request that failed, or of one element of the request."""
+    kind: Any = type(source)
+    constants, codes, repeated, arrays = _failure(result, kind, version)
+    values = constants | dict.fromkeys(codes, error)
+    if "error_message" in constants:
+        values["error_message"] = message
+    if isinstance(source, Struct):
+        values |= {name: getattr(source, name) for name in repeated}
+    else:
+        values[repeated[0]] = source
+    if arrays is not None:
+        requested, responded, element = arrays
+        elements = getattr(source, requested) or []
+        values[responded] = lazy_map(elements, lambda each: _failed(element, each, version, error, message))
+    return result(**values)
+
+
+@functools.cache
+def _failure(
+    result: type[Struct], source: type, version: int
+) -> tuple[dict[str, Any], list[str], list[str], tuple[str, str, Any] | None]:
+    """Return what a failed result consists of.
+
+    These are: constants, fields for the error code, fields that name the source, and the arrays of the source and of
+    the result with the type of its elements: for a result without an error code.
+    """
+    fields = {field.name: field for field in fields_in(result, version)}
+    constants: dict[str, Any] = {name: field.failed for name, field in fields.items() if field.failed is not None}
+    if fields.pop("error_message", None) is not None:
+        constants["error_message"] = None
+    codes = [name for name in fields if name in _ERROR_CODES]
+    if not issubclass(source, Struct):
+        return constants, codes, [name for name in fields if name not in codes][:1], None
+    requested = {field.name: field for field in fields_in(source, version)}
+    shared = [] if issubclass(source, Message) else [name for name in fields if name in requested]
+    repeated = [name for name in shared if fields[name].element in {str, bytes} or name in _NUMBERS_OF_ELEMENTS]
+    if codes:
+        return constants, codes, repeated, None
+    array = next(field for field in fields.values() if field.is_array)
+    asked = next(name for name, field in requested.items() if field.is_array)
+    return constants, codes, repeated, (asked, array.name, array.element)
 
 
 def _instance(cls: type[Struct], version: int, flexible: bool) -> wire.StructNode:

@@ -4,14 +4,8 @@ v1 flexible
 """
 
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_client_quotas import EntityData
 from headgate.protocol.schema import Message, Struct, array, boolean, float64, int16, int32, nullable_string, string, v
-
-
-class EntityData(Struct):
-    """One type of an entity (user, client-id, ip) and its name; null is the default of that type."""
-
-    entity_type: string = v("0+")
-    entity_name: nullable_string = v("0+")
 
 
 class OpData(Struct):

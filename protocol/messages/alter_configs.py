@@ -3,7 +3,6 @@
 v2 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
 
 
@@ -27,15 +26,6 @@ class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
 
     resources: array[AlterConfigsResource] = v("0+")
     validate_only: boolean = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "AlterConfigsResponse":
-        """Return the error for each resource: the response has no other place for an error."""
-        return AlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(error, message, resource.resource_type, resource.resource_name)
-                for resource in self.resources
-            ]
-        )
 
 
 class AlterConfigsResourceResponse(Struct):

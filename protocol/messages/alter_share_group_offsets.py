@@ -1,6 +1,5 @@
 """AlterShareGroupOffsets: set the start offsets of an empty share group (KIP-932)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
@@ -23,11 +22,6 @@ class AlterShareGroupOffsetsRequest(Message, key=91, versions="0", flexible="0+"
 
     group_id: string = v("0+")
     topics: array[AlterShareGroupOffsetsRequestTopic] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "AlterShareGroupOffsetsResponse":
-        return AlterShareGroupOffsetsResponse(error_code=error, error_message=message)
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):

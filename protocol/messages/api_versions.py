@@ -4,7 +4,6 @@ v1 throttle   v3 flexible, software name (KIP-511), features (KIP-584)   v4 feat
 (KAFKA-17011)   v5 the cluster and node that the client means to talk to (KIP-1242)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, nullable_string, string, v
 
 
@@ -15,9 +14,6 @@ class ApiVersionsRequest(Message, key=18, versions="0-5", flexible="3+"):
     client_software_version: string = v("3+")
     cluster_id: nullable_string = v("5+", default=None)
     node_id: int32 = v("5+", default=-1)
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ApiVersionsResponse":
-        return ApiVersionsResponse(error_code=error)
 
 
 class ApiVersion(Struct):

@@ -3,7 +3,6 @@
 v1 member types (KIP-1099)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -28,12 +27,6 @@ class ConsumerGroupDescribeRequest(Message, key=69, versions="0-1", flexible="0+
 
     group_ids: array[string] = v("0+")
     include_authorized_operations: boolean = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ConsumerGroupDescribeResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        return ConsumerGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
 
 
 class TopicPartitions(Struct):

@@ -3,7 +3,6 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -45,11 +44,6 @@ class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0
     subscribed_topic_regex: nullable_string = v("1+", default=None)
     server_assignor: nullable_string = v("0+", default=None)
     topic_partitions: nullable_array[TopicPartitions] = v("0+", default=None)
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ConsumerGroupHeartbeatResponse":
-        return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message)
 
 
 class Assignment(Struct):

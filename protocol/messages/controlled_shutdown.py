@@ -5,7 +5,6 @@ v0 a request header without client id   v2 broker epochs (KIP-380)   v3 flexible
 Clusters with ZooKeeper use it; Kafka 4 has removed it.
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
 
 
@@ -14,11 +13,6 @@ class ControlledShutdownRequest(Message, key=7, versions="0-3", flexible="3+"):
 
     broker_id: int32 = v("0+")
     broker_epoch: int64 = v("2+", default=-1)
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ControlledShutdownResponse":
-        return ControlledShutdownResponse(error)
 
 
 class RemainingPartition(Struct):

@@ -3,7 +3,6 @@
 v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 
@@ -23,10 +22,6 @@ class CreateAclsRequest(Message, key=30, versions="0-3", flexible="2+"):
     """Create rules, each with a result of its own."""
 
     creations: array[AclCreation] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateAclsResponse":
-        """Return the error for each rule: the response has no other place for an error."""
-        return CreateAclsResponse(results=[AclCreationResult(error, message) for _ in self.creations])
 
 
 class AclCreationResult(Struct):

@@ -3,7 +3,6 @@
 v2 flexible   v3 tokens for other users (KIP-373)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, blob, int16, int32, int64, nullable_string, string, v
 
 
@@ -22,13 +21,6 @@ class CreateDelegationTokenRequest(Message, key=38, versions="0-3", flexible="2+
     renewers: array[CreatableRenewers] = v("0+")
     max_lifetime_ms: int64 = v("0+")
 
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "CreateDelegationTokenResponse":
-        return CreateDelegationTokenResponse(
-            error_code=error, issue_timestamp_ms=-1, expiry_timestamp_ms=-1, max_timestamp_ms=-1
-        )
-
 
 class CreateDelegationTokenResponse(Message, key=38, response=True, versions="0-3", flexible="2+"):
     """The token: `hmac` is its secret. Times are in ms, -1 with an error."""
@@ -38,9 +30,9 @@ class CreateDelegationTokenResponse(Message, key=38, response=True, versions="0-
     principal_name: string = v("0+")
     token_requester_principal_type: string = v("3+")
     token_requester_principal_name: string = v("3+")
-    issue_timestamp_ms: int64 = v("0+")
-    expiry_timestamp_ms: int64 = v("0+")
-    max_timestamp_ms: int64 = v("0+")
+    issue_timestamp_ms: int64 = v("0+", failed=-1)
+    expiry_timestamp_ms: int64 = v("0+", failed=-1)
+    max_timestamp_ms: int64 = v("0+", failed=-1)
     token_id: string = v("0+")
     hmac: blob = v("0+")
     throttle_time_ms: int32 = v("0+")

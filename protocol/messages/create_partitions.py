@@ -3,7 +3,6 @@
 v2 flexible   v3 quota errors (KIP-599)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -16,7 +15,6 @@ from headgate.protocol.schema import (
     string,
     v,
 )
-from headgate.protocol.steps import lazy_map
 
 
 class CreatePartitionsAssignment(Struct):
@@ -39,14 +37,6 @@ class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
     topics: array[CreatePartitionsTopic] = v("0+")
     timeout_ms: int32 = v("0+")
     validate_only: boolean = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreatePartitionsResponse":
-        """Return the error for each topic: the response has no other place for an error."""
-
-        def refuse(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-            return CreatePartitionsTopicResult(topic.name, error, message)
-
-        return CreatePartitionsResponse(results=lazy_map(self.topics, refuse))
 
 
 class CreatePartitionsTopicResult(Struct):

@@ -4,7 +4,6 @@ v1 validate_only, error messages   v2 throttle   v4 defaults for partitions and 
 configs in the response (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -19,7 +18,6 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
-from headgate.protocol.steps import lazy_map
 
 
 class CreatableReplicaAssignment(Struct):
@@ -52,14 +50,6 @@ class CreateTopicsRequest(Message, key=19, versions="0-7", flexible="5+"):
     topics: array[CreatableTopic] = v("0+")
     timeout_ms: int32 = v("0+", default=60_000)
     validate_only: boolean = v("1+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateTopicsResponse":
-        """Return the error for each topic: the response has no other place for an error."""
-
-        def refuse(topic: CreatableTopic) -> CreatableTopicResult:
-            return CreatableTopicResult(name=topic.name, error_code=error, error_message=message)
-
-        return CreateTopicsResponse(topics=lazy_map(self.topics, refuse))
 
 
 class CreatableTopicConfigs(Struct):

@@ -3,7 +3,6 @@
 v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 
@@ -23,10 +22,6 @@ class DeleteAclsRequest(Message, key=31, versions="0-3", flexible="2+"):
     """Remove the rules that match any of the filters."""
 
     filters: array[DeleteAclsFilter] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteAclsResponse":
-        """Return the error for each filter: the response has no other place for an error."""
-        return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error, message) for _ in self.filters])
 
 
 class DeleteAclsMatchingAcl(Struct):

@@ -3,7 +3,6 @@
 v2 flexible   v3 error messages
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, v
 
 
@@ -11,12 +10,6 @@ class DeleteGroupsRequest(Message, key=42, versions="0-3", flexible="2+"):
     """Delete groups by name."""
 
     groups_names: array[string] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteGroupsResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        return DeleteGroupsResponse(
-            results=[DeletableGroupResult(group, error, error_message=message) for group in self.groups_names]
-        )
 
 
 class DeletableGroupResult(Struct):

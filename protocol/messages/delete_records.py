@@ -3,9 +3,7 @@
 v2 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
-from headgate.protocol.steps import lazy_map
 
 TO_HIGH_WATERMARK = -1
 
@@ -30,16 +28,12 @@ class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
     topics: array[DeleteRecordsTopic] = v("0+")
     timeout_ms: int32 = v("0+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteRecordsResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return DeleteRecordsResponse(topics=lazy_map(self.topics, lambda topic: _refuse(topic, error)))
-
 
 class DeleteRecordsPartitionResult(Struct):
     """The first offset of a partition on all replicas; -1 with an error."""
 
     partition_index: int32 = v("0+")
-    low_watermark: int64 = v("0+")
+    low_watermark: int64 = v("0+", failed=-1)
     error_code: int16 = v("0+")
 
 
@@ -55,10 +49,3 @@ class DeleteRecordsResponse(Message, key=21, response=True, versions="0-2", flex
 
     throttle_time_ms: int32 = v("0+")
     topics: array[DeleteRecordsTopicResult] = v("0+")
-
-
-def _refuse(topic: DeleteRecordsTopic, error: ErrorCode) -> DeleteRecordsTopicResult:
-    def refuse(partition: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        return DeleteRecordsPartitionResult(partition.partition_index, -1, error)
-
-    return DeleteRecordsTopicResult(name=topic.name, partitions=lazy_map(topic.partitions, refuse))

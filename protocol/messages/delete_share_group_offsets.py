@@ -1,6 +1,5 @@
 """DeleteShareGroupOffsets: delete an empty share group's offsets of topics (KIP-932)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
 
 
@@ -15,11 +14,6 @@ class DeleteShareGroupOffsetsRequest(Message, key=92, versions="0", flexible="0+
 
     group_id: string = v("0+")
     topics: array[DeleteShareGroupOffsetsRequestTopic] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DeleteShareGroupOffsetsResponse":
-        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=message)
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):

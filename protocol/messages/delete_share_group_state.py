@@ -1,6 +1,5 @@
 """DeleteShareGroupState: a group coordinator deletes the state of share-partitions (KIP-932)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
 
 
@@ -22,19 +21,6 @@ class DeleteShareGroupStateRequest(Message, key=86, versions="0", flexible="0+")
 
     group_id: string = v("0+")
     topics: array[DeleteStateData] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DeleteShareGroupStateResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return DeleteShareGroupStateResponse(
-            results=[
-                DeleteStateResult(
-                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
-                )
-                for topic in self.topics
-            ]
-        )
 
 
 class PartitionResult(Struct):

@@ -3,7 +3,6 @@
 v1 throttle   v4 flexible   v5 error messages, quota errors (KIP-599)   v6 by topic id (KIP-516)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
 
 
@@ -20,16 +19,6 @@ class DeleteTopicsRequest(Message, key=20, versions="0-6", flexible="4+"):
     topics: array[DeleteTopicState] = v("6+")
     topic_names: array[string] = v("0-5")
     timeout_ms: int32 = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteTopicsResponse":
-        """Return the error for each topic: the response has no other place for an error."""
-        wanted = self.topics if version >= 6 else [DeleteTopicState(name=name) for name in self.topic_names]
-        return DeleteTopicsResponse(
-            responses=[
-                DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=message)
-                for topic in wanted
-            ]
-        )
 
 
 class DeletableTopicResult(Struct):

@@ -5,7 +5,6 @@ v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (K
 Types, patterns, operations and permissions have Kafka's numbers: 0 unknown, 1 any, then the concrete ones.
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 LITERAL = 3
@@ -22,9 +21,6 @@ class DescribeAclsRequest(Message, key=29, versions="0-3", flexible="2+"):
     host_filter: nullable_string = v("0+")
     operation: int8 = v("0+")
     permission_type: int8 = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeAclsResponse":
-        return DescribeAclsResponse(error_code=error, error_message=message)
 
 
 class AclDescription(Struct):

@@ -45,7 +45,7 @@ class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"
 
 
 class EntityData(Struct):
-    """One type of an entity and its name; null is the default of that type."""
+    """One type of an entity (user, client-id, ip) and its name; null is the default of that type."""
 
     entity_type: string = v("0+")
     entity_name: nullable_string = v("0+")

@@ -3,7 +3,6 @@
 v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
 
 BROKERS = 1
@@ -16,9 +15,6 @@ class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):
     include_cluster_authorized_operations: boolean = v("0+")
     endpoint_type: int8 = v("1+", default=BROKERS)
     include_fenced_brokers: boolean = v("2+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeClusterResponse":
-        return DescribeClusterResponse(error_code=error, error_message=message)
 
 
 class DescribeClusterBroker(Struct):

@@ -3,7 +3,6 @@
 v1 sources and synonyms instead of `is_default` (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -33,10 +32,6 @@ class DescribeConfigsRequest(Message, key=32, versions="0-4", flexible="4+"):
     resources: array[DescribeConfigsResource] = v("0+")
     include_synonyms: boolean = v("1+")
     include_documentation: boolean = v("3+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeConfigsResponse":
-        """Return the error for each resource: the response has no other place for an error."""
-        return DescribeConfigsResponse(results=[_refuse(resource, error, message) for resource in self.resources])
 
 
 class DescribeConfigsSynonym(Struct):
@@ -76,12 +71,3 @@ class DescribeConfigsResponse(Message, key=32, response=True, versions="0-4", fl
 
     throttle_time_ms: int32 = v("0+")
     results: array[DescribeConfigsResult] = v("0+")
-
-
-def _refuse(resource: DescribeConfigsResource, error: ErrorCode, message: str | None) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=error,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )

@@ -3,7 +3,6 @@
 v2 flexible   v3 the requester of a token (KIP-373)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, blob, int16, int32, int64, nullable_array, string, v
 
 
@@ -18,11 +17,6 @@ class DescribeDelegationTokenRequest(Message, key=41, versions="0-3", flexible="
     """Ask for the tokens of these owners; null: of all."""
 
     owners: nullable_array[DescribeDelegationTokenOwner] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DescribeDelegationTokenResponse":
-        return DescribeDelegationTokenResponse(error_code=error)
 
 
 class DescribedDelegationTokenRenewer(Struct):

@@ -4,7 +4,6 @@ v1 throttle   v3 authorized operations (KIP-430)   v4 static members (KIP-345)  
 (KIP-1043)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, blob, boolean, int16, int32, nullable_string, string, v
 
 
@@ -13,10 +12,6 @@ class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):
 
     groups: array[string] = v("0+")
     include_authorized_operations: boolean = v("3+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeGroupsResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        return DescribeGroupsResponse(groups=[DescribedGroup(error, message, group) for group in self.groups])
 
 
 class DescribedGroupMember(Struct):

@@ -1,6 +1,5 @@
 """DescribeProducers: the idempotent and transactional producers of partitions (KIP-664)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
 
 
@@ -15,17 +14,6 @@ class DescribeProducersRequest(Message, key=61, versions="0", flexible="0+"):
     """Ask for the producers of partitions. The leader of each partition knows its producers."""
 
     topics: array[TopicRequest] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeProducersResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    topic.name, [PartitionResponse(partition, error, message) for partition in topic.partition_indexes]
-                )
-                for topic in self.topics
-            ]
-        )
 
 
 class ProducerState(Struct):

@@ -3,7 +3,6 @@
 v1 times of the last fetch (KIP-836)   v2 error messages, directory ids, addresses of the voters (KIP-853)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -36,9 +35,6 @@ class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
     """Ask for the quorum."""
 
     topics: array[RequestedTopicData] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeQuorumResponse":
-        return DescribeQuorumResponse(error_code=error, error_message=message)
 
 
 class ReplicaState(Struct):

@@ -3,7 +3,6 @@
 v1 lag (KIP-1226)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -37,16 +36,6 @@ class DescribeShareGroupOffsetsRequest(Message, key=90, versions="0-1", flexible
     """Ask for offsets."""
 
     groups: array[DescribeShareGroupOffsetsRequestGroup] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DescribeShareGroupOffsetsResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        groups = [
-            DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=error, error_message=message)
-            for group in self.groups
-        ]
-        return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):

@@ -1,6 +1,5 @@
 """DescribeTopicPartitions: topics and partitions in pages, with eligible leader replicas (KIP-966)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -35,14 +34,6 @@ class DescribeTopicPartitionsRequest(Message, key=75, versions="0", flexible="0+
     topics: array[TopicRequest] = v("0+")
     response_partition_limit: int32 = v("0+", default=2000)
     cursor: Cursor | None = v("0+", default=None)
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DescribeTopicPartitionsResponse":
-        """Return the error for each topic of the request: the response has no other place for an error."""
-        return DescribeTopicPartitionsResponse(
-            topics=[DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in self.topics]
-        )
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):

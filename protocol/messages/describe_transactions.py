@@ -1,6 +1,5 @@
 """DescribeTransactions: the state of transactions, from their coordinator (KIP-664)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
 
 
@@ -8,16 +7,6 @@ class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):
     """Ask for transactions by transactional id."""
 
     transactional_ids: array[string] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DescribeTransactionsResponse":
-        """Return the error for each transactional id: the response has no other place for an error."""
-        return DescribeTransactionsResponse(
-            transaction_states=[
-                TransactionState(error, transactional_id) for transactional_id in self.transactional_ids
-            ]
-        )
 
 
 class TopicData(Struct):

@@ -1,6 +1,5 @@
 """DescribeUserScramCredentials: the SCRAM mechanisms of users (KIP-554)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -28,11 +27,6 @@ class DescribeUserScramCredentialsRequest(Message, key=50, versions="0", flexibl
     """Ask for users; null or an empty list: all of them."""
 
     users: nullable_array[UserName] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "DescribeUserScramCredentialsResponse":
-        return DescribeUserScramCredentialsResponse(error_code=error, error_message=message)
 
 
 class CredentialInfo(Struct):

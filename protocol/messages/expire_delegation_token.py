@@ -3,7 +3,6 @@
 v2 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, blob, int16, int32, int64, v
 
 
@@ -12,11 +11,6 @@ class ExpireDelegationTokenRequest(Message, key=40, versions="0-2", flexible="2+
 
     hmac: blob = v("0+")
     expiry_time_period_ms: int64 = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ExpireDelegationTokenResponse":
-        return ExpireDelegationTokenResponse(error_code=error)
 
 
 class ExpireDelegationTokenResponse(Message, key=40, response=True, versions="0-2", flexible="2+"):

@@ -7,6 +7,7 @@ v16 leader hints (KIP-951)   v17 directory ids (KIP-853)   v18 high watermark of
 """
 
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -89,13 +90,6 @@ class EpochEndOffset(Struct):
     end_offset: int64 = v("12+", default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
-    """The current leader, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH; -1 if unknown."""
-
-    leader_id: int32 = v("12+", default=-1)
-    leader_epoch: int32 = v("12+", default=-1)
-
-
 class SnapshotId(Struct):
     """The snapshot to fetch if the log no longer has the offset. Only KRaft's metadata log uses it."""
 
@@ -132,15 +126,6 @@ class FetchableTopicResponse(Struct):
     topic: string = v("0-12")
     topic_id: uuid = v("13+")
     partitions: array[PartitionData] = v("0+")
-
-
-class NodeEndpoint(Struct):
-    """The address of a broker in `current_leader`."""
-
-    node_id: int32 = v("16+")
-    host: string = v("16+")
-    port: int32 = v("16+")
-    rack: nullable_string = v("16+", default=None)
 
 
 class FetchResponse(Message, key=1, response=True, versions="0-18", flexible="12+"):

@@ -4,7 +4,6 @@ v0 groups only   v1 key types, throttle (KIP-98)   v3 flexible   v4 many keys (K
 (KIP-890)   v6 share groups (KIP-932)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 GROUP = 0
@@ -19,25 +18,14 @@ class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):
     key_type: int8 = v("1+")
     coordinator_keys: array[string] = v("4+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "FindCoordinatorResponse":
-        """Return the error at the top; from v4 for each key."""
-        if version < 4:
-            return FindCoordinatorResponse(error_code=error, error_message=message, node_id=-1, port=-1)
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=message)
-                for key in self.coordinator_keys
-            ]
-        )
-
 
 class Coordinator(Struct):
     """The coordinator of one key; node and port are -1 with an error."""
 
     key: string = v("4+")
-    node_id: int32 = v("4+")
+    node_id: int32 = v("4+", failed=-1)
     host: string = v("4+")
-    port: int32 = v("4+")
+    port: int32 = v("4+", failed=-1)
     error_code: int16 = v("4+")
     error_message: nullable_string = v("4+")
 
@@ -48,7 +36,7 @@ class FindCoordinatorResponse(Message, key=10, response=True, versions="0-6", fl
     throttle_time_ms: int32 = v("1+")
     error_code: int16 = v("0-3")
     error_message: nullable_string = v("1-3")
-    node_id: int32 = v("0-3")
+    node_id: int32 = v("0-3", failed=-1)
     host: string = v("0-3")
-    port: int32 = v("0-3")
+    port: int32 = v("0-3", failed=-1)
     coordinators: array[Coordinator] = v("4+")

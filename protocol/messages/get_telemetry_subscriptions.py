@@ -1,6 +1,5 @@
 """GetTelemetrySubscriptions: the metrics that a client should push, and the interval (KIP-714)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid, v
 
 
@@ -8,11 +7,6 @@ class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="
     """Ask for the metrics to push. A client without an id sends zeros, and gets an id."""
 
     client_instance_id: uuid = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "GetTelemetrySubscriptionsResponse":
-        return GetTelemetrySubscriptionsResponse(error_code=error)
 
 
 class GetTelemetrySubscriptionsResponse(Message, key=71, response=True, versions="0", flexible="0+"):

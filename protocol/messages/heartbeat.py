@@ -3,7 +3,6 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, int16, int32, nullable_string, string, v
 
 
@@ -14,9 +13,6 @@ class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
     generation_id: int32 = v("0+")
     member_id: string = v("0+")
     group_instance_id: nullable_string = v("3+", default=None)
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "HeartbeatResponse":
-        return HeartbeatResponse(error_code=error)
 
 
 class HeartbeatResponse(Message, key=12, response=True, versions="0-4", flexible="4+"):

@@ -3,8 +3,8 @@
 v1 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
-from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
+from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from headgate.protocol.schema import Message, Struct, array, boolean, int8, int32, nullable_string, string, v
 
 SET = 0
 DELETE = 1
@@ -33,26 +33,6 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="
 
     resources: array[AlterConfigsResource] = v("0+")
     validate_only: boolean = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "IncrementalAlterConfigsResponse":
-        """Return the error for each resource: the response has no other place for an error."""
-        return IncrementalAlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(error, message, resource.resource_type, resource.resource_name)
-                for resource in self.resources
-            ]
-        )
-
-
-class AlterConfigsResourceResponse(Struct):
-    """The result for a resource."""
-
-    error_code: int16 = v("0+")
-    error_message: nullable_string = v("0+")
-    resource_type: int8 = v("0+")
-    resource_name: string = v("0+")
 
 
 class IncrementalAlterConfigsResponse(Message, key=44, response=True, versions="0-1", flexible="1+"):

@@ -1,7 +1,7 @@
 """InitializeShareGroupState: a group coordinator creates the state of share-partitions (KIP-932)."""
 
-from headgate.protocol.errors import ErrorCode
-from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.messages.delete_share_group_state import PartitionResult
+from headgate.protocol.schema import Message, Struct, array, int32, int64, string, uuid, v
 
 
 class PartitionData(Struct):
@@ -24,27 +24,6 @@ class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="
 
     group_id: string = v("0+")
     topics: array[InitializeStateData] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "InitializeShareGroupStateResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return InitializeShareGroupStateResponse(
-            results=[
-                InitializeStateResult(
-                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
-                )
-                for topic in self.topics
-            ]
-        )
-
-
-class PartitionResult(Struct):
-    """The result for a partition."""
-
-    partition: int32 = v("0+")
-    error_code: int16 = v("0+")
-    error_message: nullable_string = v("0+", default=None)
 
 
 class InitializeStateResult(Struct):

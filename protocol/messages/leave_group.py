@@ -3,7 +3,6 @@
 v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reasons (KIP-800)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, v
 
 
@@ -21,9 +20,6 @@ class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
     group_id: string = v("0+")
     member_id: string = v("0-2")
     members: array[MemberIdentity] = v("3+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "LeaveGroupResponse":
-        return LeaveGroupResponse(error_code=error)
 
 
 class MemberResponse(Struct):

@@ -3,7 +3,6 @@
 v1 every type (KIP-1142)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, string, v
 
 CLIENT_METRICS = 16
@@ -13,11 +12,6 @@ class ListConfigResourcesRequest(Message, key=74, versions="0-1", flexible="0+")
     """Ask for resources by type; no type: all of them."""
 
     resource_types: array[int8] = v("1+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ListConfigResourcesResponse":
-        return ListConfigResourcesResponse(error_code=error)
 
 
 class ConfigResource(Struct):

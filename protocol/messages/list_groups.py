@@ -3,7 +3,6 @@
 v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, string, v
 
 
@@ -12,9 +11,6 @@ class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
 
     states_filter: array[string] = v("4+")
     types_filter: array[string] = v("5+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListGroupsResponse":
-        return ListGroupsResponse(error_code=error)
 
 
 class ListedGroup(Struct):

@@ -5,9 +5,7 @@ v0 a list of segment offsets before a time   v1 one offset, with its timestamp (
 v9 latest tiered (KIP-1005)   v10 timeout (KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, v
-from headgate.protocol.steps import lazy_map
 
 LATEST = -1
 EARLIEST = -2
@@ -41,10 +39,6 @@ class ListOffsetsRequest(Message, key=2, versions="0-11", flexible="6+"):
     topics: array[ListOffsetsTopic] = v("0+")
     timeout_ms: int32 = v("10+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListOffsetsResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return ListOffsetsResponse(topics=lazy_map(self.topics, lambda topic: _refuse(topic, error)))
-
 
 class ListOffsetsPartitionResponse(Struct):
     """The found offset and timestamp; -1 and -1 for none. v0 has a list, newest first."""
@@ -69,10 +63,3 @@ class ListOffsetsResponse(Message, key=2, response=True, versions="0-11", flexib
 
     throttle_time_ms: int32 = v("2+")
     topics: array[ListOffsetsTopicResponse] = v("0+")
-
-
-def _refuse(topic: ListOffsetsTopic, error: ErrorCode) -> ListOffsetsTopicResponse:
-    def refuse(partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
-
-    return ListOffsetsTopicResponse(name=topic.name, partitions=lazy_map(topic.partitions, refuse))

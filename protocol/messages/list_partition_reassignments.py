@@ -1,6 +1,5 @@
 """ListPartitionReassignments: the ongoing reassignments of partitions (KIP-455)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, v
 
 
@@ -16,11 +15,6 @@ class ListPartitionReassignmentsRequest(Message, key=46, versions="0", flexible=
 
     timeout_ms: int32 = v("0+", default=60000)
     topics: nullable_array[ListPartitionReassignmentsTopics] = v("0+", default=None)
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ListPartitionReassignmentsResponse":
-        return ListPartitionReassignmentsResponse(error_code=error, error_message=message)
 
 
 class OngoingPartitionReassignment(Struct):

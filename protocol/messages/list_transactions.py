@@ -3,7 +3,6 @@
 v1 by age (KIP-994)   v2 by a pattern of transactional ids (KIP-1152)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
 
 
@@ -14,9 +13,6 @@ class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):
     producer_id_filters: array[int64] = v("0+")
     duration_filter: int64 = v("1+", default=-1)
     transactional_id_pattern: nullable_string = v("2+", default=None)
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListTransactionsResponse":
-        return ListTransactionsResponse(error_code=error)
 
 
 class TransactionState(Struct):

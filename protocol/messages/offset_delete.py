@@ -1,6 +1,5 @@
 """OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, string, v
 
 
@@ -22,9 +21,6 @@ class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
 
     group_id: string = v("0+")
     topics: array[OffsetDeleteRequestTopic] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetDeleteResponse":
-        return OffsetDeleteResponse(error_code=error)
 
 
 class OffsetDeleteResponsePartition(Struct):

@@ -3,9 +3,7 @@
 v1 the epoch found (KIP-279)   v2 current leader epoch (KIP-320), throttle   v3 replica id   v4 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
-from headgate.protocol.steps import lazy_map
 
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
@@ -32,12 +30,6 @@ class OffsetForLeaderEpochRequest(Message, key=23, versions="0-4", flexible="4+"
     replica_id: int32 = v("3+", default=DEBUGGING_CONSUMER)
     topics: array[OffsetForLeaderTopic] = v("0+")
 
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "OffsetForLeaderEpochResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return OffsetForLeaderEpochResponse(topics=lazy_map(self.topics, lambda topic: _refuse(topic, error)))
-
 
 class EpochEndOffset(Struct):
     """The largest epoch up to the requested one, and its end offset; -1 and -1 for none."""
@@ -60,10 +52,3 @@ class OffsetForLeaderEpochResponse(Message, key=23, response=True, versions="0-4
 
     throttle_time_ms: int32 = v("2+")
     topics: array[OffsetForLeaderTopicResult] = v("0+")
-
-
-def _refuse(topic: OffsetForLeaderTopic, error: ErrorCode) -> OffsetForLeaderTopicResult:
-    def refuse(partition: OffsetForLeaderPartition) -> EpochEndOffset:
-        return EpochEndOffset(error_code=error, partition=partition.partition)
-
-    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=lazy_map(topic.partitions, refuse))

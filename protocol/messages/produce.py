@@ -44,10 +44,6 @@ class ProduceRequest(Message, key=0, versions="0-13", flexible="9+"):
     timeout_ms: int32 = v("0+")
     topic_data: array[TopicProduceData] = v("0+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ProduceResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return ProduceResponse(responses=[_refuse(topic, error, message) for topic in self.topic_data])
-
 
 class BatchIndexAndErrorMessage(Struct):
     """A record that made the broker refuse its batch, by its index in the batch."""
@@ -57,10 +53,10 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """The current leader, with NOT_LEADER_OR_FOLLOWER; -1 if unknown."""
+    """The current leader, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH; -1 if unknown."""
 
-    leader_id: int32 = v("10+", default=-1)
-    leader_epoch: int32 = v("10+", default=-1)
+    leader_id: int32 = v("0+", default=-1)
+    leader_epoch: int32 = v("0+", default=-1)
 
 
 class PartitionProduceResponse(Struct):
@@ -68,7 +64,7 @@ class PartitionProduceResponse(Struct):
 
     index: int32 = v("0+")
     error_code: int16 = v("0+")
-    base_offset: int64 = v("0+")
+    base_offset: int64 = v("0+", failed=-1)
     log_append_time_ms: int64 = v("2+", default=-1)
     log_start_offset: int64 = v("5+", default=-1)
     record_errors: array[BatchIndexAndErrorMessage] = v("8+")
@@ -92,10 +88,10 @@ class TopicProduceResponse(Struct):
 class NodeEndpoint(Struct):
     """The address of a broker in `current_leader`."""
 
-    node_id: int32 = v("10+")
-    host: string = v("10+")
-    port: int32 = v("10+")
-    rack: nullable_string = v("10+", default=None)
+    node_id: int32 = v("0+")
+    host: string = v("0+")
+    port: int32 = v("0+")
+    rack: nullable_string = v("0+", default=None)
 
 
 class ProduceResponse(Message, key=0, response=True, versions="0-13", flexible="9+"):
@@ -104,11 +100,3 @@ class ProduceResponse(Message, key=0, response=True, versions="0-13", flexible="
     responses: array[TopicProduceResponse] = v("0+")
     throttle_time_ms: int32 = v("1+")
     node_endpoints: array[NodeEndpoint] = v("10+", tag=0)
-
-
-def _refuse(topic: TopicProduceData, error: ErrorCode, message: str | None) -> TopicProduceResponse:
-    rows = [
-        PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1, error_message=message)
-        for partition in topic.partition_data
-    ]
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)

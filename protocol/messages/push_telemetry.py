@@ -1,6 +1,5 @@
 """PushTelemetry: the metrics of a client, by its subscription (KIP-714)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, blob, boolean, int8, int16, int32, uuid, v
 
 
@@ -12,9 +11,6 @@ class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
     terminating: boolean = v("0+")
     compression_type: int8 = v("0+")
     metrics: blob = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "PushTelemetryResponse":
-        return PushTelemetryResponse(error_code=error)
 
 
 class PushTelemetryResponse(Message, key=72, response=True, versions="0", flexible="0+"):

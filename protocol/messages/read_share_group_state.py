@@ -1,7 +1,7 @@
 """ReadShareGroupState: a leader reads the state of its share-partitions (KIP-932)."""
 
-from headgate.protocol.errors import ErrorCode
-from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.messages.write_share_group_state import StateBatch
+from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class PartitionData(Struct):
@@ -23,28 +23,6 @@ class ReadShareGroupStateRequest(Message, key=84, versions="0", flexible="0+"):
 
     group_id: string = v("0+")
     topics: array[ReadStateData] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ReadShareGroupStateResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return ReadShareGroupStateResponse(
-            results=[
-                ReadStateResult(
-                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
-                )
-                for topic in self.topics
-            ]
-        )
-
-
-class StateBatch(Struct):
-    """Records of one state (0 available, 2 acknowledged, 4 archived), and their number of deliveries."""
-
-    first_offset: int64 = v("0+")
-    last_offset: int64 = v("0+")
-    delivery_state: int8 = v("0+")
-    delivery_count: int16 = v("0+")
 
 
 class PartitionResult(Struct):

@@ -3,15 +3,8 @@
 v1 how many deliveries are complete (KIP-1226)
 """
 
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.read_share_group_state import PartitionData
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
-
-
-class PartitionData(Struct):
-    """A partition. An older leader epoch is fenced."""
-
-    partition: int32 = v("0+")
-    leader_epoch: int32 = v("0+")
 
 
 class ReadStateSummaryData(Struct):
@@ -26,19 +19,6 @@ class ReadShareGroupStateSummaryRequest(Message, key=87, versions="0-1", flexibl
 
     group_id: string = v("0+")
     topics: array[ReadStateSummaryData] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ReadShareGroupStateSummaryResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return ReadShareGroupStateSummaryResponse(
-            results=[
-                ReadStateSummaryResult(
-                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
-                )
-                for topic in self.topics
-            ]
-        )
 
 
 class PartitionResult(Struct):

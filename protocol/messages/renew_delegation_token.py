@@ -3,7 +3,6 @@
 v2 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, blob, int16, int32, int64, v
 
 
@@ -12,11 +11,6 @@ class RenewDelegationTokenRequest(Message, key=39, versions="0-2", flexible="2+"
 
     hmac: blob = v("0+")
     renew_period_ms: int64 = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "RenewDelegationTokenResponse":
-        return RenewDelegationTokenResponse(error_code=error)
 
 
 class RenewDelegationTokenResponse(Message, key=39, response=True, versions="0-2", flexible="2+"):

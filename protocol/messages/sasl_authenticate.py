@@ -3,7 +3,6 @@
 v1 lifetime of the session (KIP-368)   v2 flexible
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, blob, int16, int64, nullable_string, v
 
 
@@ -11,9 +10,6 @@ class SaslAuthenticateRequest(Message, key=36, versions="0-2", flexible="2+"):
     """A token of the client."""
 
     auth_bytes: blob = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "SaslAuthenticateResponse":
-        return SaslAuthenticateResponse(error_code=error, error_message=message)
 
 
 class SaslAuthenticateResponse(Message, key=36, response=True, versions="0-2", flexible="2+"):

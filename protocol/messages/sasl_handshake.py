@@ -5,7 +5,6 @@ No version is flexible: clients up to 2.4 would negotiate it wrongly.
 v0 raw tokens follow, without Kafka's headers   v1 SaslAuthenticate follows (KIP-152)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, array, int16, string, v
 
 
@@ -13,9 +12,6 @@ class SaslHandshakeRequest(Message, key=17, versions="0-1", flexible="none"):
     """The mechanism of the client's choice."""
 
     mechanism: string = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "SaslHandshakeResponse":
-        return SaslHandshakeResponse(error_code=error)
 
 
 class SaslHandshakeResponse(Message, key=17, response=True, versions="0-1", flexible="none"):

@@ -3,32 +3,19 @@
 v0 was an early access; Kafka has removed it   v2 renewed locks (KIP-1222)
 """
 
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.produce import NodeEndpoint
+from headgate.protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch
 from headgate.protocol.schema import (
     Message,
     Struct,
     array,
     boolean,
-    int8,
     int16,
     int32,
-    int64,
     nullable_string,
-    string,
     uuid,
     v,
 )
-
-
-class AcknowledgementBatch(Struct):
-    """Records from `first_offset` to `last_offset`, with one type for all of them or one for each.
-
-    Types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
-    """
-
-    first_offset: int64 = v("0+")
-    last_offset: int64 = v("0+")
-    acknowledge_types: array[int8] = v("0+")
 
 
 class AcknowledgePartition(Struct):
@@ -54,16 +41,6 @@ class ShareAcknowledgeRequest(Message, key=79, versions="1-2", flexible="0+"):
     is_renew_ack: boolean = v("2+")
     topics: array[AcknowledgeTopic] = v("0+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ShareAcknowledgeResponse":
-        return ShareAcknowledgeResponse(error_code=error, error_message=message)
-
-
-class LeaderIdAndEpoch(Struct):
-    """The leader of a partition; -1 if unknown."""
-
-    leader_id: int32 = v("0+")
-    leader_epoch: int32 = v("0+")
-
 
 class PartitionData(Struct):
     """The result for a partition's acknowledgements."""
@@ -79,15 +56,6 @@ class ShareAcknowledgeTopicResponse(Struct):
 
     topic_id: uuid = v("0+")
     partitions: array[PartitionData] = v("0+")
-
-
-class NodeEndpoint(Struct):
-    """The address of the right leader."""
-
-    node_id: int32 = v("0+")
-    host: string = v("0+")
-    port: int32 = v("0+")
-    rack: nullable_string = v("0+", default=None)
 
 
 class ShareAcknowledgeResponse(Message, key=79, response=True, versions="1-2", flexible="0+"):

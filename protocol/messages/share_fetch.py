@@ -3,7 +3,7 @@
 v0 was an early access; Kafka has removed it   v2 how many records to acquire (KIP-1206), renewed locks (KIP-1222)
 """
 
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.produce import NodeEndpoint
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -15,7 +15,6 @@ from headgate.protocol.schema import (
     int64,
     nullable_string,
     record_data,
-    string,
     uuid,
     v,
 )
@@ -73,9 +72,6 @@ class ShareFetchRequest(Message, key=78, versions="1-2", flexible="0+"):
     topics: array[FetchTopic] = v("0+")
     forgotten_topics_data: array[ForgottenTopic] = v("0+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ShareFetchResponse":
-        return ShareFetchResponse(error_code=error, error_message=message)
-
 
 class LeaderIdAndEpoch(Struct):
     """The leader of a partition; -1 if unknown."""
@@ -110,15 +106,6 @@ class ShareFetchableTopicResponse(Struct):
 
     topic_id: uuid = v("0+")
     partitions: array[PartitionData] = v("0+")
-
-
-class NodeEndpoint(Struct):
-    """The address of the right leader."""
-
-    node_id: int32 = v("0+")
-    host: string = v("0+")
-    port: int32 = v("0+")
-    rack: nullable_string = v("0+", default=None)
 
 
 class ShareFetchResponse(Message, key=78, response=True, versions="1-2", flexible="0+"):

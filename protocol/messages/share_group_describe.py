@@ -3,8 +3,8 @@
 v0 was an early access; Kafka has removed it
 """
 
-from headgate.protocol.errors import ErrorCode
-from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_string, string, uuid, v
+from headgate.protocol.messages.consumer_group_describe import Assignment
+from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, nullable_string, string, v
 
 
 class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="0+"):
@@ -12,26 +12,6 @@ class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="0+"):
 
     group_ids: array[string] = v("0+")
     include_authorized_operations: boolean = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ShareGroupDescribeResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        return ShareGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
-
-
-class TopicPartitions(Struct):
-    """Partitions of a topic."""
-
-    topic_id: uuid = v("0+")
-    topic_name: string = v("0+")
-    partitions: array[int32] = v("0+")
-
-
-class Assignment(Struct):
-    """Partitions of topics."""
-
-    topic_partitions: array[TopicPartitions] = v("0+")
 
 
 class Member(Struct):

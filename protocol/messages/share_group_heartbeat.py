@@ -3,17 +3,14 @@
 v0 was an early access; Kafka has removed it
 """
 
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.consumer_group_heartbeat import Assignment
 from headgate.protocol.schema import (
     Message,
-    Struct,
-    array,
     int16,
     int32,
     nullable_array,
     nullable_string,
     string,
-    uuid,
     v,
 )
 
@@ -26,24 +23,6 @@ class ShareGroupHeartbeatRequest(Message, key=76, versions="1", flexible="0+"):
     member_epoch: int32 = v("0+")
     rack_id: nullable_string = v("0+", default=None)
     subscribed_topic_names: nullable_array[string] = v("0+", default=None)
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "ShareGroupHeartbeatResponse":
-        return ShareGroupHeartbeatResponse(error_code=error, error_message=message)
-
-
-class TopicPartitions(Struct):
-    """Partitions of a topic."""
-
-    topic_id: uuid = v("0+")
-    partitions: array[int32] = v("0+")
-
-
-class Assignment(Struct):
-    """The partitions that a member may fetch from now on."""
-
-    topic_partitions: array[TopicPartitions] = v("0+")
 
 
 class ShareGroupHeartbeatResponse(Message, key=76, response=True, versions="1", flexible="0+"):

@@ -3,7 +3,10 @@
 v1 descriptions of topologies (KIP-1331), the assignor (KIP-1357)
 """
 
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
+from headgate.protocol.messages.streams_group_topology_description_update import (
+    TopologyDescription,
+)
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -12,11 +15,9 @@ from headgate.protocol.schema import (
     int8,
     int16,
     int32,
-    int64,
     nullable_array,
     nullable_string,
     string,
-    uint16,
     v,
 )
 
@@ -27,28 +28,6 @@ class StreamsGroupDescribeRequest(Message, key=89, versions="0-1", flexible="0+"
     group_ids: array[string] = v("0+")
     include_authorized_operations: boolean = v("0+")
     include_topology_description: boolean = v("1+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "StreamsGroupDescribeResponse":
-        """Return the error for each group: the response has no other place for an error."""
-        return StreamsGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
-
-
-class KeyValue(Struct):
-    """A name and its value."""
-
-    key: string = v("0+")
-    value: string = v("0+")
-
-
-class TopicInfo(Struct):
-    """An internal topic of the topology; 0 leaves partitions or replicas to the broker."""
-
-    name: string = v("0+")
-    partitions: int32 = v("0+")
-    replication_factor: int16 = v("0+")
-    topic_configs: array[KeyValue] = v("0+")
 
 
 class Subtopology(Struct):
@@ -66,28 +45,6 @@ class Topology(Struct):
 
     epoch: int32 = v("0+")
     subtopologies: nullable_array[Subtopology] = v("0+", default=None)
-
-
-class Endpoint(Struct):
-    """The address of an instance for interactive queries."""
-
-    host: string = v("0+")
-    port: uint16 = v("0+")
-
-
-class TaskOffset(Struct):
-    """The offset of a task in its changelogs."""
-
-    subtopology_id: string = v("0+")
-    partition: int32 = v("0+")
-    offset: int64 = v("0+")
-
-
-class TaskIds(Struct):
-    """Tasks: partitions of a subtopology."""
-
-    subtopology_id: string = v("0+")
-    partitions: array[int32] = v("0+")
 
 
 class Assignment(Struct):
@@ -116,38 +73,6 @@ class Member(Struct):
     assignment: Assignment = v("0+")
     target_assignment: Assignment = v("0+")
     is_classic: boolean = v("0+")
-
-
-class TopologyDescriptionNode(Struct):
-    """A node of the processing graph: 1 source, 2 processor, 3 sink."""
-
-    name: string = v("1+")
-    node_type: int8 = v("1+")
-    source_topics: array[string] = v("1+")
-    sink_topic: nullable_string = v("1+", default=None)
-    stores: array[string] = v("1+")
-    successors: array[string] = v("1+")
-
-
-class TopologyDescriptionSubtopology(Struct):
-    """The nodes of a subtopology."""
-
-    subtopology_id: string = v("1+")
-    nodes: array[TopologyDescriptionNode] = v("1+")
-
-
-class TopologyDescriptionGlobalStore(Struct):
-    """A global store and its source."""
-
-    source: TopologyDescriptionNode = v("1+")
-    processor: TopologyDescriptionNode = v("1+")
-
-
-class TopologyDescription(Struct):
-    """The whole processing graph."""
-
-    subtopologies: array[TopologyDescriptionSubtopology] = v("1+")
-    global_stores: array[TopologyDescriptionGlobalStore] = v("1+")
 
 
 class DescribedGroup(Struct):

@@ -3,7 +3,6 @@
 v1 the response may ask for a description of the topology (KIP-1331)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -109,11 +108,6 @@ class StreamsGroupHeartbeatRequest(Message, key=88, versions="0-1", flexible="0+
     task_offsets: nullable_array[TaskOffset] = v("0+", default=None)
     task_end_offsets: nullable_array[TaskOffset] = v("0+", default=None)
     shutdown_application: boolean = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "StreamsGroupHeartbeatResponse":
-        return StreamsGroupHeartbeatResponse(error_code=error, error_message=message)
 
 
 class Status(Struct):

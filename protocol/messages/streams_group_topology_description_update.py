@@ -1,6 +1,5 @@
 """StreamsGroupTopologyDescriptionUpdate: a member describes its topology, at the broker's request (KIP-1331)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
 
 
@@ -43,11 +42,6 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message, key=93, versions="0"
     member_id: string = v("0+")
     topology_epoch: int32 = v("0+")
     topology_description: TopologyDescription = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "StreamsGroupTopologyDescriptionUpdateResponse":
-        return StreamsGroupTopologyDescriptionUpdateResponse(error_code=error, error_message=message)
 
 
 class StreamsGroupTopologyDescriptionUpdateResponse(Message, key=93, response=True, versions="0", flexible="0+"):

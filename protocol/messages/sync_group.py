@@ -3,7 +3,6 @@
 v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, blob, int16, int32, nullable_string, string, v
 
 
@@ -24,9 +23,6 @@ class SyncGroupRequest(Message, key=14, versions="0-5", flexible="4+"):
     protocol_type: nullable_string = v("5+", default=None)
     protocol_name: nullable_string = v("5+", default=None)
     assignments: array[SyncGroupRequestAssignment] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "SyncGroupResponse":
-        return SyncGroupResponse(error_code=error)
 
 
 class SyncGroupResponse(Message, key=14, response=True, versions="0-5", flexible="4+"):

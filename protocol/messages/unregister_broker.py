@@ -1,6 +1,5 @@
 """UnregisterBroker: remove a broker from the cluster for good (KIP-500)."""
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, int16, int32, nullable_string, v
 
 
@@ -8,9 +7,6 @@ class UnregisterBrokerRequest(Message, key=64, versions="0", flexible="0+"):
     """Unregister a stopped broker."""
 
     broker_id: int32 = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "UnregisterBrokerResponse":
-        return UnregisterBrokerResponse(error_code=error, error_message=message)
 
 
 class UnregisterBrokerResponse(Message, key=64, response=True, versions="0", flexible="0+"):

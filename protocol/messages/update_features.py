@@ -3,7 +3,6 @@
 v1 kinds of upgrade, validate-only (KIP-778)   v2 no more results by feature
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, nullable_string, string, v
 
 UPGRADE = 1
@@ -26,9 +25,6 @@ class UpdateFeaturesRequest(Message, key=57, versions="0-2", flexible="0+"):
     timeout_ms: int32 = v("0+", default=60000)
     feature_updates: array[FeatureUpdateKey] = v("0+")
     validate_only: boolean = v("1+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "UpdateFeaturesResponse":
-        return UpdateFeaturesResponse(error_code=error, error_message=message)
 
 
 class UpdatableFeatureResult(Struct):

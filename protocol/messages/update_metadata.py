@@ -7,7 +7,6 @@ v8 controllers of KRaft, full and incremental requests (KIP-866)
 Clusters with ZooKeeper use it; Kafka 4 has removed it.
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -80,9 +79,6 @@ class UpdateMetadataRequest(Message, key=6, versions="0-8", flexible="6+"):
     ungrouped_partition_states: array[UpdateMetadataPartitionState] = v("0-4")
     topic_states: array[UpdateMetadataTopicState] = v("5+")
     live_brokers: array[UpdateMetadataBroker] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "UpdateMetadataResponse":
-        return UpdateMetadataResponse(error)
 
 
 class UpdateMetadataResponse(Message, key=6, response=True, versions="0-8", flexible="6+"):

@@ -3,8 +3,8 @@
 v1 how many deliveries are complete (KIP-1226)
 """
 
-from headgate.protocol.errors import ErrorCode
-from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.messages.delete_share_group_state import PartitionResult
+from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid, v
 
 
 class StateBatch(Struct):
@@ -39,27 +39,6 @@ class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"
 
     group_id: string = v("0+")
     topics: array[WriteStateData] = v("0+")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "WriteShareGroupStateResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return WriteShareGroupStateResponse(
-            results=[
-                WriteStateResult(
-                    topic.topic_id, [PartitionResult(row.partition, error, message) for row in topic.partitions]
-                )
-                for topic in self.topics
-            ]
-        )
-
-
-class PartitionResult(Struct):
-    """The result for a partition."""
-
-    partition: int32 = v("0+")
-    error_code: int16 = v("0+")
-    error_message: nullable_string = v("0+", default=None)
 
 
 class WriteStateResult(Struct):

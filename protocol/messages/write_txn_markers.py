@@ -3,7 +3,6 @@
 v1 flexible   v2 the version of the transaction protocol (KIP-1228)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, v
 
 
@@ -29,15 +28,6 @@ class WriteTxnMarkersRequest(Message, key=27, versions="0-2", flexible="1+"):
     """Write markers. A coordinator of an older epoch is fenced."""
 
     markers: array[WritableTxnMarker] = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "WriteTxnMarkersResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return WriteTxnMarkersResponse(
-            markers=[
-                WritableTxnMarkerResult(marker.producer_id, [_refuse(topic, error) for topic in marker.topics])
-                for marker in self.markers
-            ]
-        )
 
 
 class WritableTxnMarkerPartitionResult(Struct):
@@ -65,9 +55,3 @@ class WriteTxnMarkersResponse(Message, key=27, response=True, versions="0-2", fl
     """One result for each partition of the request."""
 
     markers: array[WritableTxnMarkerResult] = v("0+")
-
-
-def _refuse(topic: WritableTxnMarkerTopic, error: ErrorCode) -> WritableTxnMarkerTopicResult:
-    return WritableTxnMarkerTopicResult(
-        topic.name, [WritableTxnMarkerPartitionResult(partition, error) for partition in topic.partition_indexes]
-    )
