@@ -14,7 +14,6 @@ from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.compaction_job import assess
 from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.cleanup.compaction.log_compaction import (
-    CompactionAborted,
     Collect,
     CompactionAborted,
     LogCompaction,
