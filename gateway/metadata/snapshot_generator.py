@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,6 +77,12 @@ class _Encoded(NamedTuple):
     forgotten: frozenset[bytes]
 
 
+class _Phase(Enum):
+    NEW = auto()
+    STARTED = auto()
+    STOPPED = auto()
+
+
 class SnapshotGenerator:
     """Checks after each change whether a snapshot is due. Writes one snapshot at a time."""
 
@@ -98,7 +105,7 @@ class SnapshotGenerator:
         """The newest snapshot on the disk."""
         self._has_leftovers = bool(snapshot.name)  # until the first deletion: a crash may have left old files
         self._work = SingleTask()
-        self._has_begun = self._is_stopped = False
+        self._phase = _Phase.NEW
         self._has_warned = False
 
     def start(self) -> None:
@@ -106,8 +113,9 @@ class SnapshotGenerator:
         self._scheduler.call_after(START_DELAY_MS, self._begin)
 
     def _begin(self) -> None:
-        self._has_begun = True
-        self._begin_due_work()
+        if self._phase is _Phase.NEW:
+            self._phase = _Phase.STARTED
+            self._begin_due_work()
 
     def follow(self, _old: Image, _new: Image, _names: Collection[str]) -> None:
         """Check whether a snapshot is due: a listener of the metadata."""
@@ -115,15 +123,15 @@ class SnapshotGenerator:
 
     def stop(self) -> None:
         """Begin no more work: the broker stops."""
-        self._is_stopped = True
+        self._phase = _Phase.STOPPED
 
     def _begin_due_work(self) -> None:
-        if self._has_begun:
+        if self._phase is _Phase.STARTED:
             self._work.start(self._do_due_work)
 
     @property
     def _is_over(self) -> bool:
-        return self._is_stopped or self._scheduler.is_over
+        return self._phase is _Phase.STOPPED or self._scheduler.is_over
 
     def _do_due_work(self) -> Task[None]:
         """Write snapshots and delete the files that they replace, until nothing is due. After an error try later."""

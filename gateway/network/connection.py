@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from enum import Enum, auto
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
@@ -36,6 +37,14 @@ MAX_PENDING_BYTES = 1 << 18
 # A request gets a receive buffer of its own once this much has arrived and more than `LARGE_REST_BYTES` are missing.
 LARGE_BEGINNING_BYTES = 1 << 14
 LARGE_REST_BYTES = 1 << 16
+
+
+class Closing(Enum):
+    """How the driver closes the connection, once the pieces in `outgoing` are sent."""
+
+    AT_ONCE = auto()
+    LINGERING = auto()
+    """The client gets time to read the last reply before the close."""
 
 
 class Connection:
@@ -64,7 +73,6 @@ class Connection:
         "ended",
         "incomplete_since_ms",
         "is_late",
-        "lingers",
         "outgoing",
         "starved",
         "wake",
@@ -82,9 +90,8 @@ class Connection:
         self.client = client
         self._report_fault = report_fault
         self.outgoing: list[Piece] = []
-        self.closing = False  # nothing more is read or answered; the pieces in `outgoing` are still sent
+        self.closing: Closing | None = None  # set: nothing more is read or answered
         self.ended = False  # the client has closed its sending side
-        self.lingers = False  # the client gets time to read the last reply before the close
         self.wake: Callable[[], None] = _nobody
         self.is_late: Callable[[], bool] = _never  # whether the turn is over; pending requests wait for the next
         self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
@@ -169,8 +176,7 @@ class Connection:
             self.close(str(fault))
             return
         self._queue([detected.answer])
-        self.lingers = True
-        self.close(detected.reason)
+        self.close(detected.reason, Closing.LINGERING)
 
     def room(self) -> memoryview | None:
         """Return the buffer for the rest of a large request, which saves a copy. None: the driver calls `receive`.
@@ -235,11 +241,11 @@ class Connection:
         """Commit the batched writes, before any reply to them is sent."""
         self._appends.commit()
 
-    def close(self, reason: str | None = None) -> None:
+    def close(self, reason: str | None = None, closing: Closing = Closing.AT_ONCE) -> None:
         """Answer nothing more; the driver sends the queue, then closes. `reason`: the client's fault, for the log."""
         if self.closing:
             return
-        self.closing = True
+        self.closing = closing
         if reason is not None:
             self._report_fault(self.client, reason)
         self._pending.clear()

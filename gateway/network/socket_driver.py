@@ -9,9 +9,10 @@ import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum, auto
 from typing import Protocol
 
-from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.network.epoll import HANGUP, READING, WRITING, Poller
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
@@ -39,6 +40,20 @@ MSG_MORE = int(socket.MSG_MORE)  # a plain int: the enumeration would be convert
 Sendfile = Callable[[int, int, int, int], int]
 
 
+class Phase(Enum):
+    """The life of a driver."""
+
+    OPEN = auto()
+    DRAINING = auto()
+    """The driver answers the received requests, then closes the connection."""
+    LINGERING = auto()
+    """The client has time to read the last reply."""
+    CLOSED = auto()
+
+
+OPEN, DRAINING, LINGERING, CLOSED = Phase
+
+
 class Engine(Protocol):
     """The engine of a driver."""
 
@@ -60,18 +75,16 @@ class SocketDriver:
 
     __slots__ = (
         "_deadline",
-        "_draining",
         "_engine",
         "_half_closed",
         "_interest",
-        "_is_lingering",
         "_is_warming",
         "_piece",
         "_piece_sent",
         "_piece_warm",
         "_unsent",
         "connection",
-        "is_closed",
+        "phase",
         "queued",
         "socket",
     )
@@ -86,9 +99,7 @@ class SocketDriver:
         self._piece_sent = 0
         self._piece_warm = 0  # the end of the part that is known to be in the page cache
         self._is_warming = False
-        self.is_closed = False
-        self._is_lingering = False
-        self._draining = False
+        self.phase = OPEN
         self._half_closed = False
         self._deadline: Timer | None = None  # for the replies to a half-closed client
         self.queued: int | None = None  # events that wait in the engine's queue; 0: the driver was marked
@@ -110,7 +121,8 @@ class SocketDriver:
 
     def drain(self) -> None:
         """Answer the received requests, then close the connection; with nothing to answer, close at once."""
-        self._draining = True
+        if self.phase is OPEN:
+            self.phase = DRAINING
         self._engine.mark(self)
 
     def abort(self) -> None:
@@ -119,7 +131,7 @@ class SocketDriver:
 
     def release(self) -> None:
         """The socket is closed: release all resources. A piece that a thread still reads is released after the read."""
-        self.is_closed = True
+        self.phase = CLOSED
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -130,12 +142,12 @@ class SocketDriver:
 
     def serve(self, events: int) -> None:
         """Process poll events; 0 means that the driver was marked. `advance` sends the replies."""
-        if events == _DATA and not self._is_lingering:
+        if events == _DATA and self.phase is not LINGERING:
             self._engine.served.append(self)
             self._receive()
         elif events & _GONE:
             self.abort()
-        elif self._is_lingering:
+        elif self.phase is LINGERING:
             self._discard()
         else:
             engine, connection = self._engine, self.connection
@@ -196,7 +208,7 @@ class SocketDriver:
         elif (
             connection.closing
             or (connection.ended and connection.is_answered)
-            or (self._draining and not connection.parked)
+            or (self.phase is DRAINING and not connection.parked)
         ):
             self._close_gracefully()
             return
@@ -218,10 +230,10 @@ class SocketDriver:
 
         A close with unread data resets the connection, and the client loses the last bytes sent.
         """
-        if not self.connection.lingers:
+        if self.connection.closing is not Closing.LINGERING:
             self.abort()
-        elif not self._is_lingering:
-            self._is_lingering = True
+        elif self.phase is not LINGERING:
+            self.phase = LINGERING
             with suppress(OSError):  # the client may have disconnected already
                 self.socket.shutdown(socket.SHUT_WR)
             self._watch(READING)
@@ -336,11 +348,11 @@ class SocketDriver:
         def done(result: object) -> None:  # after a failed read the send fails too
             self._is_warming = False
             self._piece_warm = start + length
-            if self.is_closed:
+            if self.phase is CLOSED:
                 piece.release()
             else:
                 self._engine.mark(self)
 
         reads = self._engine.scheduler.reads(piece.disk)
-        reads.in_thread(lambda: piece.warm(start, length), done, lambda: not self.is_closed)
+        reads.in_thread(lambda: piece.warm(start, length), done, lambda: self.phase is not CLOSED)
         return False

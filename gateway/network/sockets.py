@@ -41,7 +41,7 @@ from collections.abc import Callable
 import trio
 
 from headgate.gateway.network.epoll import READING, Epoll, Poller
-from headgate.gateway.network.socket_driver import RECEIVE_BYTES, Sendfile, SocketDriver
+from headgate.gateway.network.socket_driver import CLOSED, RECEIVE_BYTES, Sendfile, SocketDriver
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
@@ -229,7 +229,7 @@ class SocketEngine:
         while queue:
             driver = queue.popleft()
             events, driver.queued = driver.queued, None
-            if driver.is_closed or events is None:
+            if driver.phase is CLOSED or events is None:
                 continue
             if not events and self.served and driver.connection.has_more:  # replies to others are sent first
                 driver.queued = 0
@@ -249,7 +249,7 @@ class SocketEngine:
         end_ms = monotonic_ms() + TURN_MS if left > 1 else 0.0
         for driver in served:
             left -= 1
-            if driver.is_closed:
+            if driver.phase is CLOSED:
                 continue
             try:
                 driver.advance()

@@ -16,11 +16,12 @@ import math
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from typing import Protocol, TypeVar
 
 import trio
 
-from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
@@ -59,6 +60,22 @@ async def read_in_thread(work: Callable[[], T], disk: str) -> T:
     return await trio.to_thread.run_sync(work, limiter=limiter)
 
 
+class _Activity(Enum):
+    """What the task of a connection does."""
+
+    READING = auto()
+    SERVING = auto()
+    """The task has read, and works on the data."""
+    SENDING = auto()
+    WARMING = auto()
+    """A thread reads the data to be sent next."""
+    PAUSED = auto()
+    """The task waits for something other than data, or has done so since the last read."""
+
+
+_READING, _SERVING, _SENDING, _WARMING, _PAUSED = _Activity
+
+
 class StreamDriver:
     """Moves bytes between one stream and one connection until either ends."""
 
@@ -78,18 +95,20 @@ class StreamDriver:
         self._log = log
         self._waiting: trio.CancelScope | None = None
         self._draining = False
-        self._is_sending = False
-        self._is_warming = False  # a thread reads the data to be sent next
-        self._was_paused = False  # the task waited for something other than a read since the last read
+        self._activity = _SERVING
         self._end_ms = 0.0  # end of the present step
-        self.is_reading = False
         connection.wake = self.wake
         connection.is_late = self._is_late
 
     @property
+    def is_reading(self) -> bool:
+        """Whether the task waits for data."""
+        return self._activity is _READING
+
+    @property
     def awaits_broker(self) -> bool:
         """Whether the client waits for the broker. False while the broker waits for the client to take data."""
-        return self._is_warming or (not self._is_sending and self.connection.awaits_broker)
+        return self._activity is _WARMING or (self._activity is not _SENDING and self.connection.awaits_broker)
 
     def _is_late(self) -> bool:
         return self._clock.monotonic_ms() >= self._end_ms
@@ -108,8 +127,8 @@ class StreamDriver:
     def drain(self) -> None:
         """Answer the received requests, then close the connection. With nothing to answer, close at once."""
         self._draining = True
-        connection = self.connection
-        if not (connection.parked or connection.has_more or connection.outgoing or self._is_sending):
+        connection, is_sending = self.connection, self._activity in (_SENDING, _WARMING)
+        if not (connection.parked or connection.has_more or connection.outgoing or is_sending):
             self.scope.cancel()
 
     def abort(self) -> None:
@@ -135,9 +154,7 @@ class StreamDriver:
             connection.settle()
             self._limit_end()
             if connection.outgoing:
-                self._is_sending = True
                 await self._send()
-                self._is_sending = False
                 connection.active_ms = self._begin_step()
                 connection.proceed()
             elif connection.has_more:  # the step's time was over, or the parked request needs no reply
@@ -145,7 +162,7 @@ class StreamDriver:
                 self._begin_step()
                 connection.proceed()
             elif connection.closing or (self._draining and not connection.parked) or connection.is_answered:
-                if connection.lingers:
+                if connection.closing is Closing.LINGERING:
                     await self._linger()
                 return
             else:
@@ -170,10 +187,10 @@ class StreamDriver:
         """Read once. A `wake` ends the read early, without data."""
         data: bytes | bytearray | None = None
         connection = self.connection
-        self.is_reading = connection.wants_data
-        if self.is_reading and self._was_paused:
+        was_paused = self._activity is _PAUSED
+        self._activity = _READING if connection.wants_data else _PAUSED
+        if was_paused and self.is_reading:
             connection.resume_reading(self._clock.monotonic_ms())
-        self._was_paused = not self.is_reading
         assert connection.is_settled, "what is staged would wait as long as this client"
         with trio.CancelScope() as self._waiting:
             if self.is_reading:
@@ -181,7 +198,8 @@ class StreamDriver:
             else:
                 await trio.sleep_forever()
         self._waiting = None
-        self.is_reading = False
+        if self.is_reading:
+            self._activity = _SERVING
         now_ms = self._begin_step()
         if data:
             connection.receive(memoryview(bytearray(data)), now_ms)
@@ -190,7 +208,7 @@ class StreamDriver:
 
     async def _send(self) -> None:
         """Send the whole queue; join runs of bytes, and let the kernel send pieces of files where possible."""
-        self._was_paused = True
+        self._activity = _SENDING
         gathered: list[bytes | bytearray | memoryview] = []
         while self.connection.outgoing:
             chunk = self.connection.take()
@@ -205,6 +223,7 @@ class StreamDriver:
                 chunk.release()
             self._limit_end()
         await self._send_bytes(gathered, more=False)
+        self._activity = _PAUSED
 
     async def _send_bytes(self, chunks: list[bytes | bytearray | memoryview], more: bool) -> None:
         if not chunks:
@@ -237,11 +256,11 @@ class StreamDriver:
         return await self._by_thread(lambda: piece.read(start, length), piece.disk) if data is None else data
 
     async def _by_thread(self, work: Callable[[], T], disk: str) -> T:
-        self._is_warming = True
+        self._activity = _WARMING
         try:
             return await self._in_thread(work, disk)
         finally:
-            self._is_warming = False
+            self._activity = _SENDING
 
 
 async def _sendfile(sock: trio.socket.SocketType, piece: Splice, start: int, length: int) -> None:

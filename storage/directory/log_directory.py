@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
 from functools import partial
 from random import Random
 
@@ -43,6 +44,12 @@ logger = logging.getLogger("headgate.storage")
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MANY_LOGS = 32
+
+
+class _Use(Enum):
+    LOCKED = auto()
+    CLAIMED = auto()
+    RELEASED = auto()
 
 
 class LogDirectory:
@@ -82,9 +89,9 @@ class LogDirectory:
             name: OffsetCheckpoint(pool.files, f"{directory}/{name}")
             for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS, CLEANED_OFFSETS)
         }
-        self._was_clean = False
-        self._is_claimed = False
-        self._is_open = True
+        self.was_clean = False
+        """Whether the last stop was clean, so that no log has lost anything since."""
+        self._use = _Use.LOCKED
 
     @classmethod
     def take(
@@ -126,7 +133,7 @@ class LogDirectory:
         layout.own(files, self.directory, self.meta)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)
-        self._is_claimed = True
+        self._use = _Use.CLAIMED
         return self
 
     def __repr__(self) -> str:
@@ -136,11 +143,6 @@ class LogDirectory:
     def cluster_id(self) -> str:
         """The id of the cluster to which the directory belongs, 22 characters."""
         return self.meta.cluster_id
-
-    @property
-    def was_clean(self) -> bool:
-        """Whether the last stop was clean, so that no log has lost anything since."""
-        return self._was_clean
 
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether the directory has this partition, open or not."""
@@ -156,14 +158,14 @@ class LogDirectory:
     def _read_directory(self) -> None:
         files = self.pool.files
         names = files.list(self.directory)
-        self._was_clean = CLEAN_SHUTDOWN in names
+        self.was_clean = CLEAN_SHUTDOWN in names
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self._start_offsets = self._read_checkpoint(START_OFFSETS)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._cleaned_offsets = self._read_checkpoint(CLEANED_OFFSETS)
         for key in self._partitions(names):
             self._states.move(key, LogPhase.UNOPENED)
-        if self.unopened and not self._was_clean:
+        if self.unopened and not self.was_clean:
             sentence = "%s: the last stop was not clean, or left a log closed; recovery checks what was not flushed"
             logger.info(sentence, self.directory)
 
@@ -188,7 +190,7 @@ class LogDirectory:
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """The maximum number of bytes that the opening of a log scans; for any thread. Raises OSError."""
         recovery = self._recovery_input(key)
-        return 0 if self._was_clean else bytes_to_scan(recovery, self.pool.files.list(recovery.directory))
+        return 0 if self.was_clean else bytes_to_scan(recovery, self.pool.files.list(recovery.directory))
 
     def begin_opening(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LogOpening:
         """Begin to open a log of `unopened`. Any thread runs the opening; `end_opening` ends it."""
@@ -216,7 +218,7 @@ class LogDirectory:
         elif opening.error is not None:
             self._states.move(key, opening.error)
         else:
-            self._was_clean = self._was_clean and not opening.has_begun  # the opening may have changed files
+            self.was_clean = self.was_clean and not opening.has_begun  # the opening may have changed files
             self._states.move(key, LogPhase.UNOPENED)
 
     def _recovery_input(self, key: TopicPartition) -> RecoveryInput:
@@ -225,7 +227,7 @@ class LogDirectory:
             directory=self._path(layout.partition_name(*key)),
             start_offset=self._start_offsets.get(key, 0),
             recovery_point=self._recovery_points.get(key, 0),
-            is_clean=self._was_clean,
+            is_clean=self.was_clean,
             high_watermark=self._high_watermarks.get(key, 0),
         )
 
@@ -461,16 +463,15 @@ class LogDirectory:
         A log that was not opened is as the previous stop left it. `high_watermarks`: the present ones, if they may
         differ from the last checkpoint. A directory that was not claimed is only released.
         """
-        if not self._is_open:
-            return
-        if not self._is_claimed:
+        if self._use is _Use.LOCKED:
             self.abandon()
+        if self._use is _Use.RELEASED:
             return
-        self._is_open = False
+        self._use = _Use.RELEASED
         try:
             for opening in [opening for opening in self.unopened.values() if opening is not None]:
                 self.end_opening(opening)
-            is_clean = self._close_logs() and not self.failed and (self._was_clean or not self.unopened)
+            is_clean = self._close_logs() and not self.failed and (self.was_clean or not self.unopened)
             self.checkpoint(offsets_of(self.logs, {**self._high_watermarks, **(high_watermarks or {})}))
             if is_clean:
                 self.pool.files.write(self._path(CLEAN_SHUTDOWN), b"", sync=True)
@@ -483,7 +484,7 @@ class LogDirectory:
 
     def abandon(self) -> None:
         """Release the directory without a flush or a checkpoint, as after a kill."""
-        self._is_open = False
+        self._use = _Use.RELEASED
         for log in self.logs.values():
             log.close_files()
         self._lock.release()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from enum import Enum, auto
 from itertools import islice
 from typing import Protocol
 
@@ -31,6 +32,17 @@ NOTHING = -1
 """In place of an offset: nothing was compacted."""
 
 
+class _Progress(Enum):
+    """How far a thread has come."""
+
+    WRITTEN = auto()
+    SWAPPED = auto()
+    """The new segment survives a crash."""
+    FREED = auto()
+    """The files of the old segments have other names: theirs are the new segment's by now."""
+    FINISHED = auto()
+
+
 class Replacement:
     """A new segment, named `.cleaned`, and the segments that it replaces.
 
@@ -41,12 +53,10 @@ class Replacement:
     __slots__ = (
         "_delay_ms",
         "_files",
-        "_has_freed_names",
         "_is_abandoned",
-        "_is_settled",
         "_lock",
         "_number",
-        "is_ready",
+        "_progress",
         "new",
         "old",
     )
@@ -54,12 +64,16 @@ class Replacement:
     def __init__(self, files: Files, old: Sequence[Segment], new: Segment) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._is_abandoned = self._has_freed_names = self._is_settled = False
+        self._progress = _Progress.WRITTEN
+        self._is_abandoned = False
         self._delay_ms, self._number = 0.0, 0
         self.old = tuple(old)
         self.new = new
-        self.is_ready = False
-        """Whether the new segment survives a crash."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the new segment survives a crash, and is wanted."""
+        return self._progress is _Progress.SWAPPED and not self._is_abandoned
 
     def run(self) -> None:
         """Let the new segment supersede the old ones, even after a crash. Raises OSError."""
@@ -68,7 +82,7 @@ class Replacement:
                 self._remove_leftovers()
                 self.new.rename(SWAP_SUFFIX)
                 self._files.sync_directory(self.new.directory)
-                self.is_ready = True
+                self._progress = _Progress.SWAPPED
 
     def _remove_leftovers(self) -> None:
         """Remove the files of an abandoned compaction: the next start must not take them for a part of this one."""
@@ -79,12 +93,11 @@ class Replacement:
 
     def abandon(self) -> None:
         """Keep the old segments: the new one must not come back. `finish_renames` removes it."""
-        self._is_abandoned, self.is_ready = True, False
+        self._is_abandoned = True
         self.new.close()
 
     def take_place(self, delay_ms: float, number: int) -> None:
         """Close the old segments; `finish_renames` deletes their files after `delay_ms`. `number`: a serial number."""
-        self.is_ready = False
         self._delay_ms, self._number = delay_ms, number
         for segment in self.old:
             segment.close()
@@ -95,7 +108,7 @@ class Replacement:
         Waits for `run`; may be called again, also by two threads. The new segment is used under any of its names.
         """
         with self._lock:
-            if self._is_settled:
+            if self._progress is _Progress.FINISHED:
                 return
             if self._is_abandoned:
                 remove(self._files, self.new.directory, self.new.base_offset)
@@ -103,14 +116,14 @@ class Replacement:
             else:
                 with _logging_rename_failures():
                     self._rename()
-            self._is_settled = True
+            self._progress = _Progress.FINISHED
 
     def _rename(self) -> None:
-        if not self._has_freed_names:  # else the names are the new segment's by now
+        if self._progress is not _Progress.FREED:
             for segment in self.old:
                 segment.delete(self._delay_ms, self._number)
             self._files.sync_directory(self.new.directory)
-            self._has_freed_names = True
+            self._progress = _Progress.FREED
         self.new.rename("")
 
 

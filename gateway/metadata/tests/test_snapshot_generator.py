@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
-from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
+from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS, _Phase
 from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, recorded_state
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import (
@@ -309,11 +309,11 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         node.churn(5)
         node.start()
         first = node.generator.snapshot
-        node.generator._is_stopped = True  # no snapshots for a time
+        node.generator._phase = _Phase.STOPPED  # no snapshots for a time
         node.churn(5)
         image = recorded_state(node.image)
         fault = node.files.fail(error, operation, path=DIRECTORY, after=after, times=1)
-        node.generator._is_stopped = False
+        node.generator._phase = _Phase.STARTED
         node.generator.follow(node.image, node.image, [])
         node.threads.run_all()
         assert recorded_state(MetadataNode(_copy(node)).image) == image

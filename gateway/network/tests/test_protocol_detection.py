@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from headgate.gateway.network.connection import Closing
 from headgate.gateway.network.protocol_detection import ForeignProtocol, detect
 from headgate.gateway.network.tests.conformance import TcpEngine, TcpStreams, run
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, connect, feed, framed, sent
@@ -109,7 +110,7 @@ def test_after_a_request_it_is_a_fault_like_another(dispatcher: ScriptedDispatch
     feed(connection, framed(b"one") + b"GET / HTTP/1.1\r\n\r\n")
     assert sent(connection) == [b"one"]
     assert "claims 1195725856 bytes" in dispatcher.complaints[0]
-    assert not connection.lingers
+    assert connection.closing is not Closing.LINGERING
 
 
 # Their own clients

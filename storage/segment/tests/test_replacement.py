@@ -446,3 +446,21 @@ def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
     compact(log, NOW_MS)
     truncation.truncate_to(log, 20, no_checkpoint)
     assert log.segments.compacted.offset <= 20
+
+
+def test_a_cut_during_the_swap_keeps_the_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = CrashingFiles()
+    log = filled(files).logs[KEY]
+    before, sync = values(log), files.sync_directory
+
+    def cut_and_sync(path: str) -> None:
+        monkeypatch.setattr(files, "sync_directory", sync)
+        log.segments.compacted.forget(log.end_offset)
+        sync(path)
+
+    monkeypatch.setattr(files, "sync_directory", cut_and_sync)
+    with pytest.raises(CompactionAborted):
+        compact(log, NOW_MS)
+    log.close_files()
+    assert values(log) == before
+    assert not names(files, SWAP_SUFFIX)

@@ -49,13 +49,21 @@ REBALANCING = (GroupState.PREPARING, GroupState.COMPLETING)
 """States that no record ever has."""
 
 
+class InitialWait(enum.Enum):
+    """The wait of an empty group's first rebalance for more members."""
+
+    NONE = enum.auto()
+    QUIET = enum.auto()
+    GROWING = enum.auto()
+    """Members have joined since the last extension of the wait."""
+
+
 class ClassicGroup:
     """One classic group. `requests.py` and `rebalance.py` change its soft state, `replay` its hard state.
 
     pending          ids without a JoinGroup so far (KIP-394) -> the time of their expiry
     pending_sync     members of the generation that have not yet sent SyncGroup
     join_due_ms, sync_due_ms   the time at which the rebalance continues without the missing members
-    is_initial       the first rebalance of an empty group, which waits for more members
     arriving         members that the next record adds, with the state that the record lacks
     """
 
@@ -67,9 +75,8 @@ class ClassicGroup:
         "due_ms",
         "generation",
         "group_id",
-        "has_new_members",
         "has_replayed_members",
-        "is_initial",
+        "initial_wait",
         "join_due_ms",
         "leader",
         "members",
@@ -100,7 +107,8 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         self.arriving: dict[str, ClassicMember] = {}
         self.due_ms = self.join_due_ms = self.sync_due_ms = NEVER
-        self.is_initial = self.has_new_members = self.has_replayed_members = False
+        self.initial_wait = InitialWait.NONE
+        self.has_replayed_members = False
         self.remaining_delay_ms = 0.0
         self._log_begun_ms, self._log_lines = -NEVER, 0
         self._topics: tuple[object, frozenset[str] | None] = (None, None)

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, join_refused
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, InitialWait, join_refused
 from headgate.gateway.coordinator.groups.classic.members import ClassicMember
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode
@@ -91,9 +91,9 @@ class RebalanceStep:
         group.pending_sync.clear()
         group.sync_due_ms = NEVER
         self.log("group %r rebalances after generation %d: %s", group.group_id, group.generation, reason)
-        group.is_initial = group.state is GroupState.EMPTY
+        group.initial_wait = InitialWait.QUIET if group.state is GroupState.EMPTY else InitialWait.NONE
         group.move_to(GroupState.PREPARING, self.shard.timestamp_ms())
-        if group.is_initial:
+        if group.initial_wait is InitialWait.QUIET:
             self._wait_for_more()
         elif self._all_joined():
             self.complete()
@@ -102,16 +102,17 @@ class RebalanceStep:
 
     def complete_if_all_joined(self) -> None:
         """Continue if no member is missing; a new group waits for its time in any case."""
-        if self.group.state is GroupState.PREPARING and not self.group.is_initial and self._all_joined():
+        group = self.group
+        if group.state is GroupState.PREPARING and group.initial_wait is InitialWait.NONE and self._all_joined():
             self.complete()
 
     def join_timeout(self) -> None:
         """End the first half; a new group gets more time if members joined since the last extension."""
         group = self.group
-        if not group.is_initial or not group.has_new_members or not group.remaining_delay_ms:
+        if group.initial_wait is not InitialWait.GROWING or not group.remaining_delay_ms:
             self.complete()
             return
-        group.has_new_members = False
+        group.initial_wait = InitialWait.QUIET
         delay_ms = min(self.shard.settings.initial_rebalance_delay_ms, group.remaining_delay_ms)
         group.remaining_delay_ms -= delay_ms
         group.join_due_ms = self.now_ms + delay_ms
@@ -127,7 +128,7 @@ class RebalanceStep:
             self._wait_for_joins(NOBODY_JOINED_MS)
             return
         group.generation += 1
-        group.is_initial = group.has_new_members = False
+        group.initial_wait = InitialWait.NONE
         timestamp_ms = self.shard.timestamp_ms()
         if len(group.members):
             group.move_to(GroupState.COMPLETING, timestamp_ms)
@@ -147,7 +148,6 @@ class RebalanceStep:
         if delay_ms <= 0:
             self.complete()
             return
-        group.has_new_members = False
         group.remaining_delay_ms = max(group.members.rebalance_timeout_ms() - delay_ms, 0)
         group.join_due_ms = self.now_ms + delay_ms
         group.wake_at(group.join_due_ms)

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, join_refused
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, InitialWait, join_refused
 from headgate.gateway.coordinator.groups.classic.members import (
     ClassicMember,
     new_member,
@@ -217,7 +217,8 @@ class Join(RebalanceStep):
         member.deadline_ms = self.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         group.wake_at(member.deadline_ms)
         group.add(member)
-        group.has_new_members = True
+        if group.initial_wait is InitialWait.QUIET:
+            group.initial_wait = InitialWait.GROWING
         self.park_join(member, self.ticket, self.request_context.version)
         self.rebalance_or_complete(f"new member {quoted(member_id)}, reason: {quoted(self.request.reason)}")
 

@@ -70,7 +70,6 @@ class ConsumerGroup:
         "epoch",
         "group_id",
         "has_partition_metadata",
-        "is_dead",
         "is_stale",
         "members",
         "metadata_hash",
@@ -102,7 +101,6 @@ class ConsumerGroup:
         self.refreshed_ms = -NEVER
         self.version = 0
         self.is_stale = True
-        self.is_dead = False
 
     # Hard state
 
@@ -133,8 +131,9 @@ class ConsumerGroup:
         _APPLY[type(key)](self, key, value)
 
     def _apply_epoch(self, key: layout.ConsumerGroupMetadataKey, value: layout.ConsumerGroupMetadataValue) -> None:
-        self.is_dead = value is None
-        if value is not None:
+        if value is None:
+            self.epoch = -1
+        else:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
 
     def _apply_partition_metadata(self, key: Message, value: Message | None) -> None:
@@ -209,6 +208,11 @@ class ConsumerGroup:
                 self.owners.pop(topic, None)
 
     # Views for decisions
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the last record has deleted the group."""
+        return self.epoch < 0
 
     def is_free(self, topic: TopicId, partition: int) -> bool:
         """Whether no member owns the partition."""
