@@ -33,7 +33,7 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.scheduler import Timer
-from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, sleep, value_of
+from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, next_turn, sleep, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
@@ -486,7 +486,7 @@ class Coordinator(Generic[S]):
             end_offset = self._effects[0][0]
             if is_staged or self.partition.high_watermark >= end_offset:
                 is_staged = False
-                yield self._soon
+                yield next_turn(self.services.scheduler)
             elif not (yield from self._commit(end_offset, NEVER)):
                 return  # the broker stops, or the shard has ended
             self.services.appends.commit()  # the first effect may wait for nothing else
@@ -504,9 +504,6 @@ class Coordinator(Generic[S]):
 
     def _performed(self, _: object) -> None:
         self._performing = None
-
-    def _soon(self, resume: Callable[[None], None]) -> None:
-        self.services.scheduler.call_soon(partial(resume, None))
 
     # Time
 

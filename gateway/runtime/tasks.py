@@ -261,7 +261,7 @@ class Running(Generic[T]):
     def _end(self, result: T | Exception) -> None:
         if self._task is None:
             return
-        self._task = None
+        self._task = self._together = None
         if self._changes is not None:
             self._end_changes()
         try:
@@ -496,6 +496,11 @@ class SingleTask:
 def sleep(scheduler: Scheduler, delay_ms: float) -> Ask:
     """A wait of this length, at least until other work has had its turn."""
     return lambda resume: scheduler.call_after(delay_ms, partial(resume, None))
+
+
+def next_turn(scheduler: Scheduler) -> Ask:
+    """A wait for the end of the present turn."""
+    return lambda resume: scheduler.call_soon(partial(resume, None))
 
 
 def at_most(scheduler: Scheduler, delay_ms: float, ask: Ask) -> Ask:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
+
+from headgate.gateway.runtime.tasks import Task
 
 PartitionsByTopic = Mapping[str, Sequence[int]]
 """Topic -> indexes of partitions, both in ascending order."""
@@ -27,13 +29,12 @@ class WriteMarkers(NamedTuple):
 class MarkerWriter(Protocol):
     """The seam to the leaders of the partitions. A cluster changes this seam alone."""
 
-    def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
-        """Write every marker, with any number of attempts, then call `done` once.
+    def write(self, effect: WriteMarkers, coordinator_epoch: int) -> Task[bool]:
+        """Write every marker, with any number of attempts. Returns False if a later coordinator ends the transaction.
 
-        A deleted partition counts as done. `coordinator_epoch` is the leader epoch of the coordinator's partition.
-        `write` never raises, and may call `done` before it returns.
+        A deleted partition needs no marker. `coordinator_epoch` is the leader epoch of the coordinator's partition.
 
-        An effect replaces an unfinished one of the same transactional id, whose `done` is then not called: a
-        reloaded shard performs its effects again. After the call of `done` no marker of the older effect may reach a
-        partition: in the old protocol the next transaction has the same epoch, and the marker would end it.
+        A later effect of the same transactional id cancels the task: a reloaded shard performs its effects again. After
+        the end of the later task no marker of the earlier one may reach a partition: in the old protocol the next
+        transaction has the same epoch, and the marker would end it.
         """

@@ -1,7 +1,7 @@
 """The marker writer: ends transactions in all their partitions, and tries each partition until its marker is written.
 
-    Prepare is below the high watermark ── write(effect) ── a marker for each partition ── done ── Complete
-                                                            │ failed: again, after a pause
+    Prepare is below the high watermark ── write(effect) ── a marker for each partition ── Complete
+                                                            │ refused: again, after a pause
                                                             └ the coordinator is fenced: given up
 
 This writer knows the partitions of this broker alone. A cluster has another one behind the same seam
@@ -22,9 +22,10 @@ coordinator is loaded anew. That error comes from a log that outlived the end of
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
@@ -32,7 +33,7 @@ from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.backoff import Backoff
-from headgate.gateway.runtime.tasks import SLICE_MS
+from headgate.gateway.runtime.tasks import SLICE_MS, Task, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.transactions")
@@ -43,16 +44,16 @@ WARN_EVERY = 60
 """Attempts between two warnings about one transaction; with the longest pause a minute."""
 
 
-class _Ending:
+class EndingTransaction:
     """One transaction that ends.
 
     missing  topics and indexes of the partitions that do not have the marker yet
-    refused  those of them whose marker was refused, and is written again after the pause
+    refused  those of them whose marker was refused, with the reason; it is written again after the pause
     """
 
-    __slots__ = ("attempts", "backoff", "done", "marker", "missing", "refused", "transactional_id")
+    __slots__ = ("_resume", "is_fenced", "marker", "missing", "refused", "transactional_id")
 
-    def __init__(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
+    def __init__(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
         self.transactional_id = effect.transactional_id
         self.marker = Marker(
             effect.producer_id,
@@ -62,10 +63,43 @@ class _Ending:
             effect.transaction_version,
         )
         self.missing = {(topic, index) for topic, indexes in effect.partitions.items() for index in indexes}
-        self.refused: set[tuple[str, int]] = set()
-        self.done = done
-        self.attempts = 0
-        self.backoff = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+        self.refused: dict[tuple[str, int], str] = {}
+        self.is_fenced = False
+        """A later coordinator ends the transaction."""
+        self._resume: Callable[[None], None] | None = None
+
+    def all_or_refusal(self, resume: Callable[[None], None]) -> None:
+        """Wait until no marker is missing, or one was refused."""
+        self._resume = resume
+        self._check()
+
+    def end_write(self, place: tuple[str, int], error: KafkaError | None) -> None:
+        """A marker is written to one partition, or was refused."""
+        if place not in self.missing:  # a later coordinator or a later task ends the transaction
+            return
+        if error is None or self._is_over(place, error):
+            self.missing.discard(place)
+        else:
+            self.refused[place] = error.message
+        self._check()
+
+    def _is_over(self, place: tuple[str, int], error: KafkaError) -> bool:
+        """Whether the refusal means that the partition needs no marker of this coordinator."""
+        if error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            self.is_fenced = True
+            self.missing.clear()
+            message = "a later coordinator ends the transaction of %r, which has a marker in %s-%d: %s"
+            logger.error(message, self.transactional_id, *place, error.message)
+        elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            message = "the transaction of %r is over in %s-%d: %s"
+            logger.warning(message, self.transactional_id, *place, error.message)
+        return self.is_fenced or error.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def _check(self) -> None:
+        if self.refused or not self.missing:
+            resume, self._resume = self._resume, None
+            if resume is not None:
+                resume(None)
 
 
 class RetryingMarkerWriter:
@@ -76,103 +110,66 @@ class RetryingMarkerWriter:
         self._metadata = metadata
         self._clock = services.clock
         self._scheduler = services.scheduler
-        self._endings: dict[str, _Ending] = {}
-        self._queue: deque[tuple[_Ending, str, int]] = deque()
-        self._is_scheduled = False
+        self._queue: deque[tuple[EndingTransaction, tuple[str, int]]] = deque()
 
-    def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
-        """Write every marker, then call `done` once. A later effect of the same id replaces an earlier one.
+    def write(self, effect: WriteMarkers, coordinator_epoch: int) -> Task[bool]:
+        """Write every marker. Returns False if a later coordinator ends the transaction.
 
-        The markers of all transactions that end in one turn are written together.
+        A refused marker is written again after a pause, whatever other markers are on their way.
         """
-        ending = self._endings[effect.transactional_id] = _Ending(effect, coordinator_epoch, done)
-        self._attempt(ending, ending.missing)
+        ending = EndingTransaction(effect, coordinator_epoch)
+        backoff = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+        places: Iterable[tuple[str, int]] = ending.missing
+        try:
+            for attempt in itertools.count():
+                self._append_soon(ending, places)
+                yield ending.all_or_refusal
+                if not ending.missing:
+                    break
+                if not attempt % WARN_EVERY:
+                    _warn(ending)
+                yield sleep(self._scheduler, backoff.next_wait_ms())
+                places, ending.refused = ending.refused, {}
+            return not ending.is_fenced
+        finally:
+            ending.missing.clear()  # a cancelled task appends no more of them
 
-    def _attempt(self, ending: _Ending, places: Collection[tuple[str, int]]) -> None:
-        """Write the marker into these partitions."""
-        for place in sorted(places):
-            if self._exists(*place):
-                self._queue.append((ending, *place))
-            else:
-                ending.missing.discard(place)
-        if ending.missing:
-            self._schedule()
-        else:
-            self._end(ending)
-
-    def _is_replaced(self, ending: _Ending) -> bool:
-        return self._endings.get(ending.transactional_id) is not ending
-
-    def _exists(self, topic: str, index: int) -> bool:
-        known = self._metadata.image.topics.get(topic)
-        return known is not None and index < len(known.partitions)
-
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
+    def _append_soon(self, ending: EndingTransaction, places: Iterable[tuple[str, int]]) -> None:
+        """Append markers at the end of the turn, with those of all other transactions that end in this turn."""
+        if not self._queue:
             self._scheduler.call_soon(self._run)
+        self._queue.extend((ending, place) for place in sorted(places))
 
     def _run(self) -> None:
         """Append what is queued, for about a millisecond, and write it."""
-        self._is_scheduled = False
         began_ms = self._clock.monotonic_ms()
         while self._queue:
             self._append(*self._queue.popleft())
             if self._clock.monotonic_ms() - began_ms > SLICE_MS:
                 break
-        self._markers.commit()
         if self._queue:
-            self._is_scheduled = True
-            self._scheduler.call_after(0.0, self._run)  # everybody else has a turn
+            self._scheduler.call_after(0.0, self._run)  # other work has its turn
+        self._markers.commit()
 
-    def _append(self, ending: _Ending, topic: str, index: int) -> None:
-        if self._is_replaced(ending):
+    def _append(self, ending: EndingTransaction, place: tuple[str, int]) -> None:
+        if place not in ending.missing:
             return
-        written = partial(self._written, ending, topic, index)
+        written = partial(ending.end_write, place)
+        if not self._exists(*place):
+            written(None)
+            return
         try:
-            self._markers.append(ending.marker, topic, index, written)
+            self._markers.append(ending.marker, *place, written)
         except Exception:  # a fault of ours must not leave a transaction open for ever
-            logger.exception("a marker cannot be written to %s-%d", topic, index)
+            logger.exception("a marker cannot be written to %s-%d", *place)
             written(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a fault of the broker, see its log"))
 
-    def _written(self, ending: _Ending, topic: str, index: int, error: KafkaError | None) -> None:
-        if self._is_replaced(ending):
-            return
-        if error is not None:
-            self._refused(ending, topic, index, error)
-            return
-        ending.missing.discard((topic, index))
-        if not ending.missing:
-            self._end(ending)
+    def _exists(self, topic: str, index: int) -> bool:
+        known = self._metadata.image.topics.get(topic)
+        return known is not None and index < len(known.partitions)
 
-    def _refused(self, ending: _Ending, topic: str, index: int, error: KafkaError) -> None:
-        transactional_id, reason = ending.transactional_id, error.message
-        if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-            logger.warning("the transaction of %r is over in %s-%d: %s", transactional_id, topic, index, reason)
-            self._written(ending, topic, index, None)
-        elif error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            del self._endings[transactional_id]
-            message = "a later coordinator ends the transaction of %r, which has a marker in %s-%d: %s"
-            logger.error(message, transactional_id, topic, index, reason)
-        else:
-            if not ending.refused:
-                self._pause(ending, f"{topic}-{index}: {reason}")
-            ending.refused.add((topic, index))
 
-    def _pause(self, ending: _Ending, reason: str) -> None:
-        """Write refused markers again a little later, while others are on their way."""
-        if not ending.attempts % WARN_EVERY:
-            message = "markers of the transaction of %r are refused, and written again: %s"
-            logger.warning(message, ending.transactional_id, reason)
-        ending.attempts += 1
-        self._scheduler.call_after(ending.backoff.next_wait_ms(), partial(self._attempt_again, ending))
-
-    def _attempt_again(self, ending: _Ending) -> None:
-        if not self._is_replaced(ending):
-            refused, ending.refused = ending.refused, set()
-            self._attempt(ending, refused)
-
-    def _end(self, ending: _Ending) -> None:
-        """All markers are written. The record of it is another write, in a callback of its own."""
-        del self._endings[ending.transactional_id]
-        self._scheduler.call_soon(ending.done)
+def _warn(ending: EndingTransaction) -> None:
+    (topic, index), reason = next(iter(ending.refused.items()))
+    message = "markers of the transaction of %r are refused, and written again: %s-%d: %s"
+    logger.warning(message, ending.transactional_id, topic, index, reason)

@@ -9,6 +9,7 @@ group coordinator: a batch beside the coordinator would have the shard loaded an
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple, Protocol, cast
 
@@ -29,7 +30,7 @@ from headgate.storage.log.validation import BROKER, BatchFacts
 RAISES_EPOCHS = 2
 """The transaction version from which on a marker has a higher epoch than the batches (KIP-890)."""
 
-Written = Callable[[KafkaError | None], None]
+Resume = Callable[[KafkaError | None], None]
 """Called once: with None if the marker is below the high watermark, else with the reason why it is not."""
 
 _NOT_READY = {
@@ -62,17 +63,16 @@ class Marker(NamedTuple):
 
 Check = Callable[[GroupShard], None]
 """Raises KafkaError if a marker would commit offsets of the shard that the other store does not have."""
-AppendMarker = Callable[[Check], None]
 
 
 class OtherStore(Protocol):
     """A second store of offsets, which gets those of a transaction before the marker."""
 
-    def before_marker(self, index: int, producer_id: int, append: AppendMarker) -> Check | Task[None]:
-        """Write the producer's pending offsets of a partition to the store, then call `append`, which never raises.
+    def before_marker(self, index: int, producer_id: int, locks: ExitStack) -> Check | Task[Check]:
+        """Lock the producer's pending offsets of a partition, and write them to the store.
 
-        Returns the check alone if there are no such offsets. The marker's decision calls the check. Raises KafkaError,
-        as the task does.
+        The marker's decision calls the check, which is the result alone if there are no such offsets. The caller
+        releases `locks` once the marker is appended. Raises KafkaError, as the task does.
         """
 
 
@@ -90,30 +90,30 @@ class PartitionMarkers:
         self._partitions = partitions
         self._groups = groups
         self._other_store = other_store
-        self._staged: list[tuple[WritableTxnMarkerPartitionResult, Written]] = []
+        self._staged: list[tuple[WritableTxnMarkerPartitionResult, Resume]] = []
 
-    def append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+    def append(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
         """Append a marker to a partition. Never raises; `commit` has to follow in the same callback.
 
-        The errors of `written`: those of `ReplicaManager.get` and of an append, INVALID_PRODUCER_EPOCH and
+        The errors: those of `ReplicaManager.get` and of an append, INVALID_PRODUCER_EPOCH and
         TRANSACTION_COORDINATOR_FENCED for a marker of the past.
         """
         try:
             if topic == CONSUMER_OFFSETS:
-                self._end_in_group_shard(marker, index, written)
+                self._end_in_group_shard(marker, index, resume)
             else:
-                self._append(marker, topic, index, written)
+                self._append(marker, topic, index, resume)
         except (KafkaError, OSError) as error:
-            written(_error_of(error))
+            resume(_error_of(error))
 
     def commit(self) -> None:
         """Write what `append` has staged."""
         self._services.appends.commit()
         staged, self._staged = self._staged, []
-        for row, written in staged:
-            written(_error_of(KafkaError(ErrorCode(row.error_code)) if row.error_code else None))
+        for row, resume in staged:
+            resume(_error_of(KafkaError(ErrorCode(row.error_code)) if row.error_code else None))
 
-    def _append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+    def _append(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
         replica, now_ms, record = self._partitions.get(topic, index), self._services.clock.now_ms(), marker.record
         batch = control.build(
             record, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, timestamp=now_ms
@@ -121,41 +121,43 @@ class PartitionMarkers:
         data, facts = memoryview(batch), BatchFacts(record, marker.has_raised_epoch)
         writer = replica.writer()
         if writer is not None:
-            writer.append(data, ACKS_ALL, now_ms, _append_of(replica, written).end_write, BROKER, facts)
+            writer.append(data, ACKS_ALL, now_ms, _append_of(replica, resume).end_write, BROKER, facts)
             return
         info = replica.stage_fresh(data, facts, now_ms)
         staged = replica.log.staged
         assert staged is not None  # a marker is small
         if replica.fsync_before_commit:
-            self._services.appends.await_write(staged, _append_of(replica, written), info)
+            self._services.appends.await_write(staged, _append_of(replica, resume), info)
         else:  # the write alone moves the high watermark
             row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
             self._services.appends.promise(replica, staged, partial(_refuse, row))
-            self._staged.append((row, written))
+            self._staged.append((row, resume))
 
-    def _end_in_group_shard(self, marker: Marker, index: int, written: Written) -> None:
+    def _end_in_group_shard(self, marker: Marker, index: int, resume: Resume) -> None:
         if self._other_store is None or not marker.is_commit:
-            self._decide_in_group_shard(marker, index, written)
+            self._decide_in_group_shard(marker, index, resume)
             return
-
-        def append(check: Check) -> None:
-            try:
-                self._decide_in_group_shard(marker, index, written, check)
-            except KafkaError as error:
-                written(_error_of(error))
-            self.commit()
+        locks = ExitStack()
+        outcome = self._other_store.before_marker(index, marker.producer_id, locks)
+        if not is_task(outcome):
+            self._decide_in_group_shard(marker, index, resume, cast("Check", outcome))
+            return
 
         def ended(result: Exception | None) -> None:
             if result is not None:
-                written(_error_of(result))
+                resume(_error_of(result))
 
-        outcome = self._other_store.before_marker(index, marker.producer_id, append)
-        if is_task(outcome):
-            self._services.tasks.start(outcome, ended)
-        else:
-            self._decide_in_group_shard(marker, index, written, cast("Check", outcome))
+        self._services.tasks.start(self._end_in_both_stores(outcome, locks, marker, index, resume), ended)
 
-    def _decide_in_group_shard(self, marker: Marker, index: int, written: Written, check: Check | None = None) -> None:
+    def _end_in_both_stores(
+        self, before: Task[Check], locks: ExitStack, marker: Marker, index: int, resume: Resume
+    ) -> Task[None]:
+        with locks:
+            check = yield from before
+            self._decide_in_group_shard(marker, index, resume, check)
+            self.commit()
+
+    def _decide_in_group_shard(self, marker: Marker, index: int, resume: Resume, check: Check | None = None) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -171,13 +173,13 @@ class PartitionMarkers:
 
         outcome = self._groups.submit_to(index, "", decide, partial(WritableTxnMarkerPartitionResult, index))
         if is_task(outcome):
-            self._services.tasks.start(outcome, lambda reply: written(_error_of(reply)))
+            self._services.tasks.start(outcome, lambda reply: resume(_error_of(reply)))
         else:  # the write may be staged, and change the row when it fails
-            self._staged.append((row, written))
+            self._staged.append((row, resume))
 
 
-def _append_of(replica: Replica, written: Written) -> Append:
-    return Append(replica, ACKS_ALL, lambda ended: written(_error_of(ended.error)))
+def _append_of(replica: Replica, resume: Resume) -> Append:
+    return Append(replica, ACKS_ALL, lambda ended: resume(_error_of(ended.error)))
 
 
 def _refuse(row: WritableTxnMarkerPartitionResult, error: ErrorCode, _: str | None) -> None:

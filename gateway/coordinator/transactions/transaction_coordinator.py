@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, cast
 
 from headgate.gateway.config import BrokerConfig
@@ -30,7 +29,7 @@ from headgate.gateway.metadata.image import TRANSACTION_STATE
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Running, Task, next_turn
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.transactions import encode_key
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
@@ -70,7 +69,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             metadata,
             partitions,
             config.node_id,
-            self._write_markers,
+            self._end_transactions,
         )
         self._config = config
         self._settings = TransactionSettings.of(config)
@@ -78,8 +77,8 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         self._scheduler = services.scheduler
         self._producer_ids = producer_ids
         self._markers = markers
-        self._effects: dict[str, WriteMarkers] = {}
-        """Transactional id -> its last effect, while markers are written."""
+        self._ending: dict[str, Running[None]] = {}
+        """Transactional id -> the task that ends its transaction."""
         self._aborts: Counter[str] = Counter()
         self._log = LimitedLog(logger, services.clock, lines=100)
 
@@ -136,7 +135,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     @property
     def ending_count(self) -> int:
         """How many decided transactions do not have all their markers yet."""
-        return len(self._effects)
+        return len(self._ending)
 
     # Requests of leaders
 
@@ -221,22 +220,23 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
 
     # Markers
 
-    def _write_markers(self, effects: Sequence[object], leader_epoch: int) -> None:
+    def _end_transactions(self, effects: Sequence[object], leader_epoch: int) -> None:
+        """End decided transactions. A shard that was loaded again has the same effect again: the earlier task ends."""
         for effect in effects:
             assert isinstance(effect, WriteMarkers)
-            self._effects[effect.transactional_id] = effect
-            self._markers.write(effect, leader_epoch, partial(self.complete, effect))
+            earlier = self._ending.get(effect.transactional_id)
+            if earlier is not None:
+                earlier.cancel()
+            task = self._end_transaction(effect, leader_epoch)
+            self._ending[effect.transactional_id] = self._services.tasks.start(task)
 
-    def complete(self, effect: WriteMarkers) -> None:
-        """Write the Complete record: all markers of the effect are written.
-
-        An effect that was performed again since is ignored, even if the two are equal: its markers may be written
-        once more, and in the old protocol they would end the next transaction.
-        """
+    def _end_transaction(self, effect: WriteMarkers, leader_epoch: int) -> Task[None]:
+        """Have the markers written into all partitions, then write the Complete record, in a turn of its own."""
         transactional_id = effect.transactional_id
-        if self._effects.get(transactional_id) is not effect:
+        if not (yield from self._markers.write(effect, leader_epoch)):
             return
-        del self._effects[transactional_id]
+        yield next_turn(self._scheduler)
+        del self._ending[transactional_id]
         coordinator = self._coordinators.get(partition_of(transactional_id, self._count)) if self._count else None
         if coordinator is not None:
             coordinator.run(transactional_id, lambda shard, _: shard.complete(effect))

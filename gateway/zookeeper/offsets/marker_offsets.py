@@ -17,7 +17,7 @@ from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 if TYPE_CHECKING:
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.groups.group_shard import GroupShard
-    from headgate.gateway.coordinator.transactions.markers import AppendMarker, Check
+    from headgate.gateway.coordinator.transactions.markers import Check
 
 Pending = dict[DualGroup, dict[Partition, int]]
 
@@ -30,15 +30,15 @@ class MarkerOffsets:
         self._groups = groups
         self._dual = dual
 
-    def before_marker(self, index: int, producer_id: int, append: AppendMarker) -> Check | Task[None]:
-        """Write a producer's pending offsets to ZooKeeper, then call `append` with the check of the marker's decision.
+    def before_marker(self, index: int, producer_id: int, locks: ExitStack) -> Check | Task[Check]:
+        """Lock a producer's pending offsets, and write them to ZooKeeper. Returns the check of the marker's decision.
 
-        Returns the check alone if there are no such offsets. Raises KafkaError, as the task does.
+        The check is the result alone if there are no such offsets. Raises KafkaError, as the task does.
         """
         shard = self._groups.shard_of(index)
         pending = {} if shard is None else self.pending(shard, producer_id)
         push = _Push(self, producer_id)
-        return push.write(pending, append) if pending else push.check
+        return push.write(pending, locks) if pending else push.check
 
     def pending(self, shard: GroupShard, producer_id: int) -> Pending:
         """The pending offsets of a producer, by dual group. Raises KafkaError."""
@@ -59,20 +59,19 @@ class _Push:
         self._producer_id = producer_id
         self._pushed: dict[tuple[str, Partition], int | None] = {}
 
-    def write(self, pending: Pending, append: AppendMarker) -> Task[None]:
-        """Push all groups; then append the marker, with the locks of all partitions. Raises KafkaError.
+    def write(self, pending: Pending, locks: ExitStack) -> Task[Check]:
+        """Lock the partitions of all groups, and push their offsets. Raises KafkaError.
 
         The locks are taken in the order of the groups, so that two transactions never wait for each other.
         """
-        with ExitStack() as locks:
-            for group in sorted(pending, key=lambda group: group.group_id):
-                if group.state is not State.DUAL:  # a wait with the locks of other groups could stop all of them
-                    raise leaving()
-                lock = locks.enter_context(group.lock(frozenset(pending[group])))
-                yield lock.acquire
-                for partition, offset in (yield from group.push(self._producer_id, lock)).items():
-                    self._pushed[group.group_id, partition] = offset
-            append(self.check)
+        for group in sorted(pending, key=lambda group: group.group_id):
+            if group.state is not State.DUAL:  # a wait with the locks of other groups could stop all of them
+                raise leaving()
+            lock = locks.enter_context(group.lock(frozenset(pending[group])))
+            yield lock.acquire
+            for partition, offset in (yield from group.push(self._producer_id, lock)).items():
+                self._pushed[group.group_id, partition] = offset
+        return self.check
 
     def check(self, shard: GroupShard) -> None:
         """Raise KafkaError if the marker would commit an offset that ZooKeeper does not have.

@@ -12,7 +12,6 @@ Partition = tuple[str, int]
 """A topic and an index."""
 Partitions = frozenset[Partition] | None
 """Some partitions; None: all of them."""
-Resume = Callable[[None], None]
 
 
 class PartitionLock:
@@ -23,9 +22,9 @@ class PartitionLock:
     def __init__(self, locks: PartitionLocks, partitions: Partitions) -> None:
         self._locks = locks
         self.partitions = partitions
-        self.resume: Resume | None = None
+        self.resume: Callable[[None], None] | None = None
 
-    def acquire(self, resume: Resume) -> None:
+    def acquire(self, resume: Callable[[None], None]) -> None:
         """Call `resume` once no earlier operation has one of the partitions."""
         self._locks.acquire(self, resume)
 
@@ -62,7 +61,7 @@ class PartitionLocks:
         """A lock of these partitions, which is not held yet."""
         return PartitionLock(self, partitions)
 
-    def acquire(self, lock: PartitionLock, resume: Resume) -> None:
+    def acquire(self, lock: PartitionLock, resume: Callable[[None], None]) -> None:
         """Call `resume` once no earlier operation has one of the partitions; at once, if none has."""
         lock.resume = resume
         if self._is_free(lock, [*self._held, *self._waiting]):

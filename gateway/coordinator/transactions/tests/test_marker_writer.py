@@ -10,9 +10,9 @@ import pytest
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
-from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
+from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Resume
 from headgate.gateway.metadata.store import MetadataStore
-from headgate.gateway.runtime.tasks import Lock, Tasks
+from headgate.gateway.runtime.tasks import Lock, Running, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -39,28 +39,28 @@ class FakeMarkers:
         self.errors: dict[tuple[str, int], ErrorCode] = {}
         self.silent: set[tuple[str, int]] = set()
         self.asked: list[tuple[Marker, str, int]] = []
-        self.unanswered: dict[tuple[str, int], Written] = {}
+        self.unanswered: dict[tuple[str, int], Resume] = {}
         self.staged: list[Callable[[], None]] = []
         self.commits = 0
         self.fault: Exception | None = None
 
-    def append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+    def append(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
         self.asked.append((marker, topic, index))
         if self.fault is not None:
             raise self.fault
         code = self.errors.get((topic, index))
         if (topic, index) in self.silent:
-            self.unanswered[topic, index] = written
+            self.unanswered[topic, index] = resume
         elif code is not None:
-            written(KafkaError(code))
+            resume(KafkaError(code))
         else:
-            self.staged.append(lambda: written(None))
+            self.staged.append(lambda: resume(None))
 
     def commit(self) -> None:
         self.commits += 1
         staged, self.staged = self.staged, []
-        for written in staged:
-            written()
+        for end in staged:
+            end()
 
 
 class Bench:
@@ -69,17 +69,25 @@ class Bench:
     def __init__(self) -> None:
         self.time = ManualTime()
         self.markers, self.metadata = FakeMarkers(), FakeMetadata(t=2, u=1)
-        tasks = Tasks(self.time.clock, self.time.scheduler)
+        self.tasks = Tasks(self.time.clock, self.time.scheduler)
         services = CoordinatorServices(
-            self.time.clock, self.time.scheduler, tasks, cast("Any", None), cast("Any", None)
+            self.time.clock, self.time.scheduler, self.tasks, cast("Any", None), cast("Any", None)
         )
         self.writer = RetryingMarkerWriter(
             cast("PartitionMarkers", self.markers), cast("MetadataStore", self.metadata), services
         )
+        self.running: dict[str, Running[bool]] = {}
         self.done: list[str] = []
 
     def write(self, effect: WriteMarkers = EFFECT, epoch: int = 5) -> None:
-        self.writer.write(effect, epoch, lambda: self.done.append(f"{effect.transactional_id} {epoch}"))
+        """Have the markers written, in place of those of an earlier effect, as the coordinator does."""
+
+        def done(is_done: bool) -> None:
+            self.done += [f"{effect.transactional_id} {epoch}"] if is_done else []
+
+        if effect.transactional_id in self.running:
+            self.running[effect.transactional_id].cancel()
+        self.running[effect.transactional_id] = self.tasks.start(self.writer.write(effect, epoch), done)
 
     def places(self) -> list[tuple[str, int]]:
         """The partitions asked since the last call."""
@@ -260,8 +268,8 @@ def test_over_the_partitions_of_a_broker(node: Node) -> None:
     )
     writer = RetryingMarkerWriter(services.markers, services.metadata, shared)
     done: list[int] = []
-    writer.write(EFFECT, 5, lambda: done.append(1))
+    services.tasks.start(writer.write(EFFECT, 5), done.append)
     node.time.advance()
     node.time.advance()
-    assert done == [1]
+    assert done == [True]
     assert [services.partitions.get("t", index).log.end_offset for index in (0, 1)] == [1, 1]

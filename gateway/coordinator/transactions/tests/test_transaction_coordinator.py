@@ -13,6 +13,7 @@ from headgate.gateway.coordinator.transactions import transaction_coordinator
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.transaction import TransactionState
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
@@ -23,13 +24,14 @@ from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 
 
 class ScriptedMarkers:
-    """Keeps what is to be written, and what to call then."""
+    """Keeps what is to be written, and the tasks that wait for it."""
 
     def __init__(self) -> None:
-        self.writes: list[tuple[WriteMarkers, int, Callable[[], None]]] = []
+        self.writes: list[tuple[WriteMarkers, int, Callable[[bool], None]]] = []
 
-    def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
-        self.writes.append((effect, coordinator_epoch, done))
+    def write(self, effect: WriteMarkers, coordinator_epoch: int) -> Task[bool]:
+        is_done: bool = yield lambda resume: self.writes.append((effect, coordinator_epoch, resume))
+        return is_done
 
 
 class TransactionNode(Node):
@@ -55,6 +57,11 @@ class TransactionNode(Node):
         result = self.transactions.verify(key, producer.producer_id, producer.producer_epoch, partitions, adds=adds)
         assert isinstance(result, AddPartitionsToTxnResult)
         return [row.partition_error_code for topic in result.topic_results for row in topic.results_by_partition]
+
+    def end_markers(self, resume: Callable[[bool], None]) -> None:
+        """All markers of an effect are written."""
+        resume(True)
+        self.time.advance()
 
     def end(self, producer: Any, version: int = 4) -> None:
         request = EndTxnRequest("x", producer.producer_id, producer.producer_epoch, True)
@@ -100,8 +107,8 @@ def test_aborts_of_the_coordinator_are_counted_and_logged(
         "the transaction of 'replaced' is aborted by the coordinator: another producer begins with the id",
         "the transaction of 'overdue' is aborted by the coordinator: it is open for longer than its timeout",
     ]
-    for _, _, done in node.markers.writes:
-        done()
+    for _, _, resume in node.markers.writes:
+        node.end_markers(resume)
     assert metrics.snapshot()["transactions.ending"] == 0
 
 
@@ -131,12 +138,12 @@ def test_markers_are_written_behind_prepare_and_before_complete(node: Transactio
     producer = node.init()
     node.verify(producer, {"t": [1]}, adds=True)
     node.end(producer, 5)
-    ((effect, epoch, done),) = node.markers.writes
+    ((effect, epoch, resume),) = node.markers.writes
     assert effect == WriteMarkers("x", producer.producer_id, 1, True, {"t": (1,)}, 2)
     index = node.transactions.index_of("x")
     assert epoch == node.services.partitions.get("__transaction_state", index).leader_epoch
     assert node.state() is TransactionState.PREPARE_COMMIT
-    done()
+    node.end_markers(resume)
     assert node.state() is TransactionState.COMPLETE_COMMIT
 
 
@@ -147,9 +154,9 @@ def test_a_restart_has_the_markers_written_again_in_its_epoch(node: TransactionN
     ((effect, epoch, _),) = node.markers.writes
     node.restart()
     node.time.advance(1)
-    ((again, later, done),) = node.markers.writes
+    ((again, later, resume),) = node.markers.writes
     assert (again, later > epoch) == (effect, True)
-    done()
+    node.end_markers(resume)
     assert node.state() is TransactionState.COMPLETE_COMMIT
 
 
@@ -162,14 +169,14 @@ def test_of_two_equal_effects_only_the_last_completes(node: TransactionNode) -> 
     node.transactions.log_was_truncated(partition)
     for _ in range(4):
         node.time.advance(1)
-    (first, _, first_done), (second, _, second_done) = node.markers.writes
+    (first, _, first_resume), (second, _, second_resume) = node.markers.writes
     assert first == second
-    first_done()
+    node.end_markers(first_resume)
     assert node.state() is TransactionState.PREPARE_COMMIT
-    second_done()
+    node.end_markers(second_resume)
     assert node.state() is TransactionState.COMPLETE_COMMIT
-    second_done()
-    first_done()
+    node.end_markers(second_resume)
+    node.end_markers(first_resume)
     assert node.state() is TransactionState.COMPLETE_COMMIT
 
 
@@ -204,9 +211,9 @@ def test_settings_have_their_effect(tmp_path: Path) -> None:
     node.time.advance(120)
     assert node.markers.writes == []
     node.time.advance(30)
-    ((effect, _, done),) = node.markers.writes
+    ((effect, _, resume),) = node.markers.writes
     assert not effect.is_commit
-    done()
+    node.end_markers(resume)
     node.time.advance(400)
     assert all(not shard.transactions for shard in node.transactions.shards())
 

@@ -17,10 +17,11 @@ from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.offsets import GroupOffsets
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.transactions import initialization
-from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
+from headgate.gateway.coordinator.transactions.marker_writer import EndingTransaction, RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.transaction import NO_ID, Transaction
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import as_task, run
 from headgate.storage.log.producers import Producers
 from headgate.storage.segment.transactions import Transactions
 
@@ -29,19 +30,19 @@ MAX_HISTORIES = 1_000
 Fault = tuple[tuple[Any, str, Any], ...]
 
 
-def _skips_a_marker(self: Any, effect: Any, coordinator_epoch: int, done: Any) -> None:
+def _skips_a_marker(self: Any, effect: Any, coordinator_epoch: int) -> Any:
     places = [(topic, index) for topic, indexes in effect.partitions.items() for index in indexes]
     kept = {topic: [index for each, index in places[1:] if each == topic] for topic, _ in places[1:]}
-    _write(self, effect._replace(partitions=kept), coordinator_epoch, done)
+    return _write(self, effect._replace(partitions=kept), coordinator_epoch)
 
 
-def _completes_before_markers(self: Any, effect: Any, coordinator_epoch: int, done: Any) -> None:
-    self._scheduler.call_soon(done)
-    _write(self, effect, coordinator_epoch, lambda: None)
+def _completes_before_markers(self: Any, effect: Any, coordinator_epoch: int) -> Any:
+    run(_write(self, effect, coordinator_epoch))
+    return as_task(True)
 
 
-def _gives_up(self: Any, ending: Any, topic: str, index: int, _error: Any) -> None:
-    _written(self, ending, topic, index, None)
+def _gives_up(*_: Any) -> bool:
+    return True
 
 
 def _forgets_pending(self: Any, data: Any) -> Iterator[None]:
@@ -100,7 +101,7 @@ def _asks_nobody(self: Any) -> Any:
     return self._finish(self._codes(0))
 
 
-_write, _written = RetryingMarkerWriter.write, RetryingMarkerWriter._written
+_write = RetryingMarkerWriter.write
 _replay, _prepared, _end_transaction = LogReplay.replay, Transaction.prepared, GroupOffsets.end_transaction
 _fetch, _advance = offset_requests.fetch, Replica.advance_high_watermark
 _transactions: Any = Transactions
@@ -110,7 +111,7 @@ _checks = tuple((group, "check_transactional_commit", _checks_nothing) for group
 BROKEN: Final[dict[str, Fault]] = {
     "skips a marker": ((RetryingMarkerWriter, "write", _skips_a_marker),),
     "completes before markers": ((RetryingMarkerWriter, "write", _completes_before_markers),),
-    "does not retry markers": ((RetryingMarkerWriter, "_written", _gives_up),),
+    "does not retry markers": ((EndingTransaction, "_is_over", _gives_up),),
     "forgets pending offsets in a load": ((LogReplay, "replay", _forgets_pending),),
     "a fence does not raise the epoch": ((Transaction, "fenced", _keeps_epoch),),
     "the new protocol does not raise the epoch": ((Transaction, "prepared", _keeps_epoch_in_new_protocol),),
