@@ -254,13 +254,13 @@ class WouldBlock(Exception):
         """Read the bytes into the page cache. For a thread, as this waits for the disk."""
         self._file.warm(self._length, self._position)
 
-    def warm_by(self, in_thread: InThread, done: Callable[[object], None]) -> None:
-        """Have a thread `warm` the bytes; then give up the file and call `done` with None, or with the error."""
+    def warm_by(self, in_thread: InThread, resume: Callable[[object], None]) -> None:
+        """Have a thread `warm` the bytes; then give up the file and call `resume` with None, or with the error."""
         self.forget_plan()
 
         def warmed(result: object) -> None:
             self.release()
-            done(result)
+            resume(result)
 
         in_thread(self.warm, warmed)
 

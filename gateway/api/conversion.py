@@ -16,24 +16,22 @@ import itertools
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.gateway.runtime.tasks import Caller, Task
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records import batch, compression
+from headgate.protocol.steps import Steps
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
 from headgate.storage.log.validation import CLIENT, CONVERTED, Depth
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
-Done: TypeAlias = Callable[[Any], None]
-"""Gets the result, or the exception that replaces it."""
 
 logger = logging.getLogger("headgate.conversion")
 
@@ -182,7 +180,7 @@ def errors_as_results(steps: Steps[T]) -> Steps[T | KafkaError | OSError]:
 class _Job(NamedTuple):
     steps: Steps[Any]
     size: int
-    done: Done
+    resume: Callable[[Any], None]
     is_wanted: Callable[[], bool]
     is_reading: bool
 
@@ -199,11 +197,13 @@ class Conversions:
         self._turn_bytes = 0  # bytes converted on the loop in the present turn
         self.waiting_bytes = 0
 
-    def run(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> Any:
-        """The result, if the first slice completes it; otherwise None, and `done` gets the result, as with `submit`."""
+    def run(
+        self, steps: Steps[Any], size: int, resume: Callable[[Any], None], is_wanted: Callable[[], bool] | None = None
+    ) -> Any:
+        """The result, if the first slice completes it; otherwise None, and `resume` gets it, as with `submit`."""
         made = self.at_once(steps, size)
         if made is None:
-            self.submit(steps, size, done, is_wanted)
+            self.submit(steps, size, resume, is_wanted)
         return made
 
     def at_once(self, steps: Steps[Any], first_bytes: int) -> Any:
@@ -222,7 +222,7 @@ class Conversions:
         """The result of steps that may wait for a disk. A cancelled conversion is dropped, or broken off."""
         caller = Caller()
 
-        def begin(resume: Done) -> None:
+        def begin(resume: Callable[[Any], None]) -> None:
             self.submit(steps, size, resume, lambda: not caller.is_gone, is_reading=True)
 
         try:
@@ -241,12 +241,12 @@ class Conversions:
         self,
         steps: Steps[Any],
         size: int,
-        done: Done,
+        resume: Callable[[Any], None],
         is_wanted: Callable[[], bool] | None = None,
         *,
         is_reading: bool = False,
     ) -> None:
-        """Run `steps` in their turn, then call `done` with their result, or with the exception that they raised.
+        """Run `steps` in their turn, then call `resume` with their result, or with the exception that they raised.
 
         `size`: the bytes held until then. An unwanted conversion is dropped, at the latest in its turn, or broken off.
         `is_wanted` is also called from a thread. `is_reading`: the steps may wait for a disk. Raises
@@ -258,7 +258,7 @@ class Conversions:
             message = f"{self.waiting_bytes} bytes of records wait to be converted"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
         self.waiting_bytes += size
-        self._queue.append(_Job(steps, size, done, is_wanted or _always, is_reading))
+        self._queue.append(_Job(steps, size, resume, is_wanted or _always, is_reading))
         if self._running is None:
             self._start(self._queue.popleft())
 
@@ -314,7 +314,7 @@ class Conversions:
         self.waiting_bytes -= job.size
         try:
             if result is not _UNWANTED:
-                job.done(result)
+                job.resume(result)
         finally:
             if is_running:
                 self._next()

@@ -91,8 +91,8 @@ class MetadataSource(Protocol):
     def start(self) -> None:
         """Begin the recurring work. The scheduler runs."""
 
-    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
-        """The listeners are open, each at this port; `done` is called when clients can find this broker.
+    def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
+        """The listeners are open, each at this port; `resume` is called when clients can find this broker.
 
         It gets the reason if they cannot.
         """
@@ -158,9 +158,9 @@ class EmbeddedSource:
         """Write snapshots from now on."""
         self.generator.start()
 
-    def announce(self, _ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+    def announce(self, _ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """Clients know the address."""
-        done(None)
+        resume(None)
 
     def stop(self) -> None:
         """Begin no further snapshot."""
@@ -407,9 +407,9 @@ class BrokerParts:
         self.log_loader.start()
         self._source.start()
 
-    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
-        """The listeners are open, each at this port; `done`: see `MetadataSource.announce`."""
-        self._source.announce(ports, done)
+    def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
+        """The listeners are open, each at this port; `resume`: see `MetadataSource.announce`."""
+        self._source.announce(ports, resume)
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import subprocess
 
 T = TypeVar("T")
-Done = Callable[[Any], None]
-"""Called on the loop with the result, or with the raised error: OSError, Damaged, or an unexpected one."""
 
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"
@@ -60,11 +58,11 @@ class WorkerFailed(Exception):
 class Worker(Protocol):
     """A worker computes one compaction at a time, one step at a time. `bytes_per_second` limits reads and writes."""
 
-    def collect(self, job: Job, bytes_per_second: float, done: Done) -> None:
-        """Run `Compaction.collect`; `done` gets a Collected."""
+    def collect(self, job: Job, bytes_per_second: float, resume: Callable[[Any], None]) -> None:
+        """Run `Compaction.collect`; `resume` gets a Collected."""
 
-    def rewrite(self, bases: Sequence[int], bytes_per_second: float, done: Done) -> None:
-        """Run `Compaction.rewrite` for the last job; `done` gets a Rewritten."""
+    def rewrite(self, bases: Sequence[int], bytes_per_second: float, resume: Callable[[Any], None]) -> None:
+        """Run `Compaction.rewrite` for the last job; `resume` gets a Rewritten."""
 
     def close(self) -> None:
         """Stop at once, even in the middle of a step."""
@@ -85,13 +83,13 @@ class ThreadWorker:
         self._pool = Pool(pool.files)  # only the loop may use the broker's pool
         self._work: Compaction | None = None
 
-    def collect(self, job: Job, bytes_per_second: float, done: Done) -> None:
+    def collect(self, job: Job, bytes_per_second: float, resume: Callable[[Any], None]) -> None:
         work = self._work = Compaction(self._pool, job)
-        self._scheduler.in_slices(paced(work.collect(), work, bytes_per_second), done)
+        self._scheduler.in_slices(paced(work.collect(), work, bytes_per_second), resume)
 
-    def rewrite(self, bases: Sequence[int], bytes_per_second: float, done: Done) -> None:
+    def rewrite(self, bases: Sequence[int], bytes_per_second: float, resume: Callable[[Any], None]) -> None:
         assert self._work is not None
-        self._scheduler.in_slices(paced(self._work.rewrite(bases), self._work, bytes_per_second), done)
+        self._scheduler.in_slices(paced(self._work.rewrite(bases), self._work, bytes_per_second), resume)
 
     def close(self) -> None:
         self._work = None
@@ -105,18 +103,18 @@ class ProcessWorker:
         self.process: subprocess.Popen[bytes] | None = None
         self._is_asked = self._is_closed = False
 
-    def collect(self, job: Job, bytes_per_second: float, done: Done) -> None:
+    def collect(self, job: Job, bytes_per_second: float, resume: Callable[[Any], None]) -> None:
         request = {"job": dataclasses.asdict(job), "bytes_per_second": bytes_per_second}
-        self._ask(request, lambda answer: Collected(*answer), done)
+        self._ask(request, lambda answer: Collected(*answer), resume)
 
-    def rewrite(self, bases: Sequence[int], bytes_per_second: float, done: Done) -> None:
+    def rewrite(self, bases: Sequence[int], bytes_per_second: float, resume: Callable[[Any], None]) -> None:
         request = {"rewrite": bases, "bytes_per_second": bytes_per_second}
-        self._ask(request, _rewritten, done)
+        self._ask(request, _rewritten, resume)
 
-    def _ask(self, request: dict[str, Any], read: Callable[[Any], Any], done: Done) -> None:
+    def _ask(self, request: dict[str, Any], read: Callable[[Any], Any], resume: Callable[[Any], None]) -> None:
         def answered(result: Any) -> None:
             self._is_asked = False
-            done(result)
+            resume(result)
 
         self._is_asked = True
         self._scheduler.in_thread(partial(self._exchange, request, read), answered)

@@ -49,12 +49,12 @@ WriteCallback = Callable[[KafkaError | None], None]
 class _Submitted:
     """A change that waits to be written. `batch` is None until the change is encoded."""
 
-    __slots__ = ("batch", "done", "now_ms", "records")
+    __slots__ = ("batch", "now_ms", "records", "resume")
 
-    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
+    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, resume: WriteCallback) -> None:
         self.records = records
         self.now_ms = now_ms
-        self.done = done
+        self.resume = resume
         self.batch = encoded_batch(records, now_ms) if len(records) <= FEW_RECORDS else None
 
     def steps(self) -> Steps[memoryview]:
@@ -157,14 +157,14 @@ class MetadataLog:
 
     # By a thread
 
-    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
-        """Write one change; `done` is called with None or the error.
+    def submit(self, records: Sequence[MetadataRecord], now_ms: int, resume: WriteCallback) -> None:
+        """Write one change; `resume` is called with None or the error.
 
         After a failure all later changes fail too: they were planned with the failed one.
-        Raises KafkaError as `append`, and then `done` is not called.
+        Raises KafkaError as `append`, and then `resume` is not called.
         """
         self._check()
-        self._queue.append(_Submitted(records, now_ms, done))
+        self._queue.append(_Submitted(records, now_ms, resume))
         self._writer.start(self._write_all)
 
     def between_writes(self, task: Task[Any], resume: Callable[[Any], None]) -> None:
@@ -317,6 +317,6 @@ def _failure(error: Exception) -> OSError:
 
 def _notify(change: _Submitted, error: KafkaError | None) -> None:
     try:
-        change.done(error)
+        change.resume(error)
     except Exception:  # an unexpected error must not keep the other changes waiting
         logger.exception("a change of the metadata was written, but its callback failed")

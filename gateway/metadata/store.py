@@ -75,9 +75,9 @@ class Change:
         """The changes without records that were planned upon this one."""
 
 
-def prepare_nothing(_old: Image, _new: Image, _names: Collection[str], done: Callable[[], None]) -> None:
+def prepare_nothing(_old: Image, _new: Image, _names: Collection[str], resume: Callable[[], None]) -> None:
     """The `Prepare` of a store without partitions."""
-    done()
+    resume()
 
 
 class MetadataStore(ABC):

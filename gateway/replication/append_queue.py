@@ -55,7 +55,7 @@ PAUSE_BYTES = 16 << 20
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 _unknown = itertools.count()
 
-Done = Callable[[AppendInfo | KafkaError], None]
+_Resume = Callable[[AppendInfo | KafkaError], None]
 
 
 class RollIsDue(Exception):
@@ -68,7 +68,7 @@ class _Queued(NamedTuple):
     records: memoryview
     acks: int
     now_ms: int
-    done: Done
+    resume: _Resume
     origin: BatchOrigin | None
     facts: BatchFacts | None
 
@@ -113,9 +113,9 @@ class DiskMonitor:
         self._is_suspect = False
         self._share = BoundedExecutor(scheduler)
 
-    def in_thread(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+    def in_thread(self, work: Callable[[], object], resume: Callable[[object], None]) -> None:
         """Have a thread do work that waits for this disk, after earlier work. See `Scheduler`."""
-        self._share.in_thread(work, done)
+        self._share.in_thread(work, resume)
 
     @property
     def is_full(self) -> bool:
@@ -209,17 +209,17 @@ class AppendQueue:
         records: memoryview,
         acks: int,
         now_ms: int,
-        done: Done,
+        resume: _Resume,
         origin: BatchOrigin | None = None,
         facts: BatchFacts | None = None,
     ) -> None:
-        """Append a copy of `records`; `done` is called once, with their place or the reason of a refusal."""
+        """Append a copy of `records`; `resume` is called once, with their place or the reason of a refusal."""
         if self._disk.waiting_bytes > MAX_WAITING_BYTES and acks:  # clients without acks are held up instead
             message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait for it"
-            done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
+            resume(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return
         self._disk.waiting_bytes += len(records)
-        self._queue.append(_Queued(memoryview(bytearray(records)), acks, now_ms, done, origin, facts))
+        self._queue.append(_Queued(memoryview(bytearray(records)), acks, now_ms, resume, origin, facts))
         self._work.start(self._write_all)
 
     def _write_all(self) -> Task[None]:
@@ -268,15 +268,15 @@ class AppendQueue:
             return None
         return None
 
-    def roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Have a thread create a new segment; then call `done` with the error, if any, and write the queue."""
-        self._work.start(partial(self._roll_and_write, roll, done))
+    def roll(self, roll: Callable[[], None], resume: Callable[[OSError | None], None]) -> None:
+        """Have a thread create a new segment; then call `resume` with the error, if any, and write the queue."""
+        self._work.start(partial(self._roll_and_write, roll, resume))
 
-    def _roll_and_write(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> Task[None]:
-        yield from self._roll(roll, done)
+    def _roll_and_write(self, roll: Callable[[], None], resume: Callable[[OSError | None], None]) -> Task[None]:
+        yield from self._roll(roll, resume)
         yield from self._write_all()
 
-    def _roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> Task[None]:
+    def _roll(self, roll: Callable[[], None], resume: Callable[[OSError | None], None]) -> Task[None]:
         log = self._partition.log
         log.lock.acquire(ROLLING)
         error = None
@@ -290,7 +290,7 @@ class AppendQueue:
             error = OSError(errno.EIO, "internal error; see the broker's log")
         log.lock.release(ROLLING)
         try:
-            done(error)
+            resume(error)
         finally:
             self._partition.sync_soon()  # a flush could not begin meanwhile, and may be due
 
@@ -301,7 +301,7 @@ class AppendQueue:
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()
         self._disk.taken(len(append.records))
-        append.done(error)
+        append.resume(error)
 
     def _stage(self) -> tuple[PendingWrite | None, list[_Taken]]:
         """Stage the appends of one write. The write is None if all are duplicates, or if the write cannot begin."""
@@ -332,7 +332,7 @@ class AppendQueue:
         self._partition.advance_high_watermark()
         for append, info, staged in taken:
             try:
-                append.done((staged and staged.error) or info)
+                append.resume((staged and staged.error) or info)
             except Exception:  # the other appends do not wait for this one
                 logger.exception("an append to %r has ended, but its result cannot be used", self._partition.log)
 

@@ -295,17 +295,17 @@ class Replica:
             raise RollIsDue
         self.disk.write(roll)
 
-    def roll_soon(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Have a thread create a new segment while appends wait; then call `done` with the error, if any.
+    def roll_soon(self, roll: Callable[[], None], resume: Callable[[OSError | None], None]) -> None:
+        """Have a thread create a new segment while appends wait; then call `resume` with the error, if any.
 
-        `done` is not called if the log cannot be rolled now.
+        `resume` is not called if the log cannot be rolled now.
         """
         if self.log.staged is not None:
             return
         writer = (self._writer is not COLD and self.writer()) or AppendQueue(self, self.disk)
         if writer.is_idle and self.log.lock.may(ROLL):
             self._writer = writer
-            writer.roll(roll, done)
+            writer.roll(roll, resume)
 
     def sync_soon(self) -> None:
         """Have the log flushed: at once, together with others, if a client may wait; else after others."""

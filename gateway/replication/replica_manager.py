@@ -202,10 +202,10 @@ class ReplicaManager:
         """Have threads work on files from now on: the scheduler runs."""
         self._files.go_on_in_threads()
 
-    def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
-        """Create the logs that `follow` will need for these topics; then call `done`, also after failures.
+    def prepare(self, old: Image, new: Image, names: Collection[str], resume: Callable[[], None]) -> None:
+        """Create the logs that `follow` will need for these topics; then call `resume`, also after failures.
 
-        After `PREPARE_MS` `done` is called in any case: clients then get CREATING, and retry.
+        After `PREPARE_MS` `resume` is called in any case: clients then get CREATING, and retry.
         """
         works = list[FileTask]()
         for name in names:
@@ -214,7 +214,7 @@ class ReplicaManager:
                 indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
                 wanted = [index for index in indexes if self._is_to_be_created(topic, index)]
                 works += self._create([(topic, index) for index in wanted], is_new=True)
-        run(self._files.ended(works, PREPARE_MS), lambda _: done())
+        run(self._files.ended(works, PREPARE_MS), lambda _: resume())
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
@@ -441,14 +441,14 @@ class ReplicaManager:
         if found is not None and found.queued is not None:
             self._create([(found.queued, key[1])], is_new=found.is_new, state=found.state)
 
-    def retry(self, done: Callable[[Any], None] = lambda _: None) -> None:
+    def retry(self, resume: Callable[[Any], None] = lambda _: None) -> None:
         """Try again to create some of the offline partitions: the disk may have been full for a moment.
 
-        The next call continues where this one ended; `done` gets a `Retried` at the end, or after `PREPARE_MS`.
+        The next call continues where this one ended; `resume` gets a `Retried` at the end, or after `PREPARE_MS`.
         `gateway.maintenance.log_loading` retries logs that could not be opened; partitions in a refused directory stay
         offline.
         """
-        run(self._retry(), done)
+        run(self._retry(), resume)
 
     def _retry(self) -> Task[Retried]:
         store, topics = self._store, self._image.topics

@@ -135,11 +135,11 @@ class Scheduler:
         if self._wake_from_thread is not None:
             self._wake_from_thread()
 
-    def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` in a worker thread, then `done` on the loop, with the result or the raised exception."""
+    def in_thread(self, work: Callable[[], T], resume: Callable[[T | BaseException], None]) -> None:
+        """Run `work` in a worker thread, then `resume` on the loop, with the result or the raised exception."""
         if self._workers is None or self.is_over:
             raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
-        self._workers.run(work, done)
+        self._workers.run(work, resume)
 
     def reads(self, disk: str) -> BoundedExecutor:
         """The threads that read from a disk for clients. `disk`: the path of the log directory."""
@@ -169,15 +169,15 @@ class Scheduler:
         if self.is_over:
             self._wakeup.set()
 
-    def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
-        """Run a generator in a worker thread, then `done` with its return value, or with the raised exception.
+    def in_slices(self, work: Generator[None, None, T], resume: Callable[[T | BaseException], None]) -> None:
+        """Run a generator in a worker thread, then `resume` with its return value, or with the raised exception.
 
         The exception is a `StoppedError` if the loop ended first.
 
         A computing thread takes Python's lock whenever the loop waits for anything, and keeps the lock for 5 ms. A
         thread that pauses delays the loop by one slice at most, so `work` has to yield often.
         """
-        self.in_thread(lambda: self._run_slices(work), done)
+        self.in_thread(lambda: self._run_slices(work), resume)
 
     def _run_slices(self, work: Generator[None, None, T]) -> T:
         me = threading.get_ident()
@@ -218,19 +218,19 @@ class Scheduler:
         if self.is_attended is not False:
             time.sleep(SLICE_S)
 
-    def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` as a task, then `done` with the result or the raised exception."""
+    def spawn(self, work: Callable[[], Awaitable[T]], resume: Callable[[T | BaseException], None]) -> None:
+        """Run `work` as a task, then `resume` with the result or the raised exception."""
         if self._nursery is None:
             raise RuntimeError("the scheduler is not running: spawn() was called before run() or after it ended")
-        self._nursery.start_soon(self._guard, work, done)
+        self._nursery.start_soon(self._guard, work, resume)
 
-    async def _guard(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[T]], resume: Callable[[T | BaseException], None]) -> None:
         result: T | BaseException
         try:
             result = await work()
         except Exception as error:  # noqa: BLE001  the caller decides what a failure means
             result = without_frames(error)
-        _call(done, result)
+        _call(resume, result)
         _call(self._settle)
 
     def note_cancelled(self) -> None:

@@ -28,7 +28,7 @@ THREADS_PER_DISK, OTHER_THREADS = 4 * MAX_THREADS_PER_EXECUTOR, 16
 # The queue is checked for unwanted work from this length on.
 _FEW = 64
 
-_Done = Callable[[Any], None]
+_Resume = Callable[[Any], None]
 _numbers = itertools.count(1)
 
 
@@ -47,14 +47,14 @@ class Workers:
         """`wake()` may be called in any thread: `ended` has a result."""
         self._wake = wake
         self._most = most
-        self._queue: SimpleQueue[tuple[Callable[[], Any], _Done] | None] = SimpleQueue()
-        self._ended: deque[tuple[_Done, Any]] = deque()
+        self._queue: SimpleQueue[tuple[Callable[[], Any], _Resume] | None] = SimpleQueue()
+        self._ended: deque[tuple[_Resume, Any]] = deque()
         self._threads = 0
         self.running = 0
         """The number of works whose results were not taken by `ended`."""
 
-    def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` in one of the threads. `ended` returns `done` with the result or the raised exception.
+    def run(self, work: Callable[[], T], resume: Callable[[T | BaseException], None]) -> None:
+        """Run `work` in one of the threads. `ended` returns `resume` with the result or the raised exception.
 
         If the system allows not even one thread, the result is a RuntimeError.
         """
@@ -65,13 +65,13 @@ class Workers:
                 self._threads += 1
             except (RuntimeError, MemoryError) as error:
                 if not self._threads:
-                    self._ended.append((done, error))
+                    self._ended.append((resume, error))
                     self._wake()
                     return
-        self._queue.put((work, done))
+        self._queue.put((work, resume))
 
-    def ended(self) -> tuple[_Done, Any] | None:
-        """Take the next ended work: its `done` and the argument; None if there is none."""
+    def ended(self) -> tuple[_Resume, Any] | None:
+        """Take the next ended work: its `resume` and the argument; None if there is none."""
         if not self._ended:
             return None
         self.running -= 1
@@ -95,8 +95,8 @@ class Scheduling(Protocol):
 
     is_over: bool
 
-    def in_thread(self, work: Callable[[], Any], done: _Done) -> None:
-        """Run `work` in a thread, then `done` on the loop."""
+    def in_thread(self, work: Callable[[], Any], resume: _Resume) -> None:
+        """Run `work` in a thread, then `resume` on the loop."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the loop, after the present turn."""
@@ -108,7 +108,7 @@ class UnwantedError(RuntimeError):
 
 class _Work(NamedTuple):
     work: Callable[[], Any]
-    done: _Done
+    resume: _Resume
     is_wanted: Callable[[], bool]
 
 
@@ -134,16 +134,16 @@ class BoundedExecutor:
         """Whether further work would have to wait."""
         return self.running >= self._most
 
-    def in_thread(self, work: Callable[[], Any], done: _Done, is_wanted: Callable[[], bool] = lambda: True) -> None:
+    def in_thread(self, work: Callable[[], Any], resume: _Resume, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """As `Scheduler.in_thread`. Work that still waits when the broker stops is not run.
 
-        Unwanted work is not run either, if a later turn finds it: `done` gets an `UnwantedError`, to release what the
+        Unwanted work is not run either, if a later turn finds it: `resume` gets an `UnwantedError`, to release what the
         work holds.
         """
         if not self.is_full:
-            self._begin(work, done)
+            self._begin(work, resume)
             return
-        self.waiting.append(_Work(work, done, is_wanted))
+        self.waiting.append(_Work(work, resume, is_wanted))
         if len(self.waiting) == self._look_at:
             self._scheduler.call_soon(self._forget_unwanted)
 
@@ -158,11 +158,11 @@ class BoundedExecutor:
         else:
             begin()
 
-    def _begin(self, work: Callable[[], Any], done: _Done) -> None:
+    def _begin(self, work: Callable[[], Any], resume: _Resume) -> None:
         def ended(result: Any) -> None:
             self.running -= 1
             self._begin_next()
-            done(result)
+            resume(result)
 
         self.running += 1
         self._scheduler.in_thread(work, ended)
@@ -173,7 +173,7 @@ class BoundedExecutor:
             if not isinstance(waiting, _Work):
                 waiting()
             elif waiting.is_wanted():
-                self._begin(waiting.work, waiting.done)
+                self._begin(waiting.work, waiting.resume)
             else:
                 self._forget(waiting)
 
@@ -187,7 +187,7 @@ class BoundedExecutor:
         self._look_at = max(_FEW, 2 * len(self.waiting))
 
     def _forget(self, work: _Work) -> None:
-        self._scheduler.call_soon(partial(work.done, UnwantedError("the work is not wanted any more")))
+        self._scheduler.call_soon(partial(work.resume, UnwantedError("the work is not wanted any more")))
 
 
 def result_of(work: Callable[[], T]) -> T | BaseException:

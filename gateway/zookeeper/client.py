@@ -37,12 +37,12 @@ from headgate.gateway.zookeeper.session import (
     Children,
     Create,
     Delete,
-    Done,
     KeeperError,
     NodeData,
     Operation,
     Refused,
     Results,
+    Resume,
     SessionEvent,
     SetData,
     Stat,
@@ -182,12 +182,12 @@ class _SetWatches:
 class _Request:
     """A request. `send(kazoo)` returns kazoo's asynchronous result; `read` converts the value of that result."""
 
-    __slots__ = ("done", "read", "send")
+    __slots__ = ("read", "resume", "send")
 
-    def __init__(self, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]) -> None:
+    def __init__(self, send: Callable[[Any], Any], read: Callable[[Any], Any], resume: Resume[Any]) -> None:
         self.send = send
         self.read = read
-        self.done = done
+        self.resume = resume
 
 
 class _Watch:
@@ -247,29 +247,29 @@ class ZooKeeperClient:
 
     # Requests
 
-    def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
+    def get(self, path: str, resume: Resume[NodeData], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
-        self._ask(path, None, lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, done)
+        self._ask(path, None, lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, resume)
 
-    def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
+    def get_many(self, paths: Sequence[str], resume: Resume[Sequence[NodeData | KeeperError]]) -> None:
         """See `Session.get_many`. A server before 3.6 closes the connection at the first; single reads follow."""
         if not all(map(is_valid_path, paths)):
-            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+            self._scheduler.call_soon(partial(resume, KeeperError.BAD_ARGUMENTS))
         elif self._reads_many and paths:
-            self._put(partial(_send_reads, paths), _nodes_data, partial(self._read_many, paths, done))
+            self._put(partial(_send_reads, paths), _nodes_data, partial(self._read_many, paths, resume))
         else:
-            self._read_each(paths, done)
+            self._read_each(paths, resume)
 
-    def _read_many(self, paths: Sequence[str], done: Done[Any], answer: Any) -> None:
+    def _read_many(self, paths: Sequence[str], resume: Resume[Any], answer: Any) -> None:
         if answer is KeeperError.UNIMPLEMENTED:
             if self._reads_many:
                 logger.info("ZooKeeper at %s is older than 3.6: nodes are read one by one", self._connect)
             self._reads_many = False
-            self._read_each(paths, done)
+            self._read_each(paths, resume)
         else:
-            done(answer)
+            resume(answer)
 
-    def _read_each(self, paths: Sequence[str], done: Done[Any]) -> None:
+    def _read_each(self, paths: Sequence[str], resume: Resume[Any]) -> None:
         answers: list[NodeData | KeeperError] = []
 
         def take(answer: NodeData | KeeperError) -> None:
@@ -278,56 +278,56 @@ class ZooKeeperClient:
                 lost = next(
                     (answer for answer in answers if isinstance(answer, KeeperError) and answer not in OF_NODES), None
                 )
-                done(tuple(answers) if lost is None else lost)
+                resume(tuple(answers) if lost is None else lost)
 
         for path in paths:
             self.get(path, take)
         if not paths:
-            self._scheduler.call_soon(partial(done, ()))
+            self._scheduler.call_soon(partial(resume, ()))
 
-    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
+    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, resume: Resume[None]) -> None:
         if not all(map(is_valid_path, paths)):
-            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+            self._scheduler.call_soon(partial(resume, KeeperError.BAD_ARGUMENTS))
         else:
-            self._put(partial(_send_watches, paths, zxid, _Watch(watch, self._arrive)), _nothing, done)
+            self._put(partial(_send_watches, paths, zxid, _Watch(watch, self._arrive)), _nothing, resume)
 
-    def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
+    def children(self, path: str, resume: Resume[Children], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
-        self._ask(path, None, lambda kazoo: kazoo.get_children_async(path, kazoo_watch, True), _children, done)
+        self._ask(path, None, lambda kazoo: kazoo.get_children_async(path, kazoo_watch, True), _children, resume)
 
-    def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
+    def exists(self, path: str, resume: Resume[Stat], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
-        self._ask(path, None, lambda kazoo: kazoo.exists_async(path, kazoo_watch), _stat_or_none, done)
+        self._ask(path, None, lambda kazoo: kazoo.exists_async(path, kazoo_watch), _stat_or_none, resume)
 
-    def create(self, node: Create, done: Done[str]) -> None:
+    def create(self, node: Create, resume: Resume[str]) -> None:
         path, data, is_ephemeral, is_sequential = node
         self._ask(
-            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, done
+            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, resume
         )
 
-    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
-        self._ask(path, data, lambda kazoo: kazoo.set_async(path, data, version), _stat, done)
+    def set(self, path: str, data: bytes | None, version: int, resume: Resume[Stat]) -> None:
+        self._ask(path, data, lambda kazoo: kazoo.set_async(path, data, version), _stat, resume)
 
-    def delete(self, path: str, version: int, done: Done[None]) -> None:
-        self._ask(path, None, lambda kazoo: kazoo.delete_async(path, version), _nothing, done)
+    def delete(self, path: str, version: int, resume: Resume[None]) -> None:
+        self._ask(path, None, lambda kazoo: kazoo.delete_async(path, version), _nothing, resume)
 
-    def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
+    def multi(self, operations: Sequence[Operation], resume: Resume[Results | Refused]) -> None:
         refused = refusal(operations)
         if refused is not None:
-            self._scheduler.call_soon(partial(done, refused))
+            self._scheduler.call_soon(partial(resume, refused))
         else:
-            self._put(lambda kazoo: _transaction(kazoo, operations).commit_async(), _results, done)
+            self._put(lambda kazoo: _transaction(kazoo, operations).commit_async(), _results, resume)
 
-    def sync(self, path: str, done: Done[None]) -> None:
-        self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, done)
+    def sync(self, path: str, resume: Resume[None]) -> None:
+        self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, resume)
 
-    def close(self, done: Callable[[bool], None]) -> None:
+    def close(self, resume: Callable[[bool], None]) -> None:
         """See `Session.close`. Takes at most CLOSE_WITHIN_MS; kazoo's thread may outlive it while a server hangs.
 
         Without a connection it does not wait.
         """
         assert self._closed is None, "close() is called once"
-        self._closed = done
+        self._closed = resume
         self._is_clean, self.is_connected = self.is_connected, False
         self._refuse_waiting()
         self._close_timer = self._scheduler.call_after(CLOSE_WITHIN_MS if self._is_clean else 0, self._end)
@@ -337,21 +337,21 @@ class ZooKeeperClient:
         return None if watch is None else _Watch(watch, self._arrive)
 
     def _ask(
-        self, path: str, data: bytes | None, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]
+        self, path: str, data: bytes | None, send: Callable[[Any], Any], read: Callable[[Any], Any], resume: Resume[Any]
     ) -> None:
         """Send one operation that writes `data`."""
         if not is_valid_path(path):
-            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+            self._scheduler.call_soon(partial(resume, KeeperError.BAD_ARGUMENTS))
         elif data is not None and is_too_large(path, data):
-            self._scheduler.call_soon(partial(done, KeeperError.TOO_LARGE))
+            self._scheduler.call_soon(partial(resume, KeeperError.TOO_LARGE))
         else:
-            self._put(send, read, done)
+            self._put(send, read, resume)
 
-    def _put(self, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]) -> None:
+    def _put(self, send: Callable[[Any], Any], read: Callable[[Any], Any], resume: Resume[Any]) -> None:
         if not self.is_connected:
-            self._scheduler.call_soon(partial(done, KeeperError.NOT_CONNECTED))
+            self._scheduler.call_soon(partial(resume, KeeperError.NOT_CONNECTED))
         else:
-            self._waiting.append(_Request(send, read, done))
+            self._waiting.append(_Request(send, read, resume))
             self._send_waiting()
 
     def _send_waiting(self) -> None:
@@ -405,7 +405,7 @@ class ZooKeeperClient:
             return  # `_lose` has answered the request
         del self._outstanding[request]
         error = result.exception
-        request.done(request.read(result.value) if error is None else _error(error))
+        request.resume(request.read(result.value) if error is None else _error(error))
 
     def _handle_state(self, kazoo: Any, state: str, session_id: int) -> None:
         """Handle a new state of kazoo's connection."""
@@ -455,8 +455,8 @@ class ZooKeeperClient:
         lost, self._outstanding = self._outstanding, {}
         unsent, self._waiting = self._waiting, deque()
         answers = [
-            *(partial(request.done, KeeperError.CONNECTION_LOSS) for request in lost),
-            *(partial(request.done, KeeperError.NOT_CONNECTED) for request in unsent),
+            *(partial(request.resume, KeeperError.CONNECTION_LOSS) for request in lost),
+            *(partial(request.resume, KeeperError.NOT_CONNECTED) for request in unsent),
             partial(self._report, event),
         ]
         self._inbox.extendleft(reversed(answers))
@@ -468,7 +468,7 @@ class ZooKeeperClient:
     def _refuse_waiting(self) -> None:
         unsent, self._waiting = self._waiting, deque()
         for request in unsent:
-            self._scheduler.call_soon(partial(request.done, KeeperError.NOT_CONNECTED))
+            self._scheduler.call_soon(partial(request.resume, KeeperError.NOT_CONNECTED))
 
     def _end(self) -> None:
         """Finish `close`: the session is closed, or ZooKeeper took too long."""
@@ -481,7 +481,7 @@ class ZooKeeperClient:
         self._inbox.clear()
         lost, self._outstanding = self._outstanding, {}
         for request in lost:
-            request.done(KeeperError.CONNECTION_LOSS)
+            request.resume(KeeperError.CONNECTION_LOSS)
         is_clean = self._is_clean and self._kazoo.client_state == KeeperState.CLOSED
         self.session_id = 0
         self._closed(is_clean)

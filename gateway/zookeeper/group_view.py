@@ -74,7 +74,7 @@ class _Kept(NamedTuple):
 
 
 class GroupView:
-    """Reads groups over a session. Methods belong to the loop; `done` may be called before they return."""
+    """Reads groups over a session. Methods belong to the loop; `resume` may be called before they return."""
 
     def __init__(self, session: Session, clock: Clock, max_groups: int) -> None:
         self._session = session
@@ -86,20 +86,20 @@ class GroupView:
         self._is_reading = self._is_failing = self._is_cut = False
         self._unreadable = UnreadableNodes()
 
-    def list_groups(self, done: Callable[[Listing], None]) -> None:
+    def list_groups(self, resume: Callable[[Listing], None]) -> None:
         """All readable groups; none while ZooKeeper does not answer."""
-        self._ask(_LISTING, self._read_listing, lambda found: done(found if isinstance(found, dict) else {}))
+        self._ask(_LISTING, self._read_listing, lambda found: resume(found if isinstance(found, dict) else {}))
 
-    def describe(self, names: Collection[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
+    def describe(self, names: Collection[str], resume: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
         """The named groups that exist in ZooKeeper, each with its members."""
 
         def listed(listing: Listing) -> None:
             hidden = [name for name in names if name not in listing and _can_be_node(name)] if self._is_cut else []
-            self._describe([*(name for name in names if name in listing), *hidden], done)
+            self._describe([*(name for name in names if name in listing), *hidden], resume)
 
         self.list_groups(listed)
 
-    def _describe(self, names: Sequence[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
+    def _describe(self, names: Sequence[str], resume: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
         found: dict[str, ZooKeeperGroup] = {}
         missing = set(names)
 
@@ -108,22 +108,22 @@ class GroupView:
                 found[name] = group
             missing.discard(name)
             if not missing:
-                done(found)
+                resume(found)
 
         for name in names:
             self._ask(name, partial(self._read_group, name), partial(described, name))
         if not names:
-            done(found)
+            resume(found)
 
-    def _ask(self, key: str, read: Callable[[], Task[object]], done: Callable[[object], None]) -> None:
-        """Call `done` with the cached value of a key, or with the result of a read that concurrent callers share."""
+    def _ask(self, key: str, read: Callable[[], Task[object]], resume: Callable[[object], None]) -> None:
+        """Call `resume` with the cached value of a key, or with the result of a read that concurrent callers share."""
         kept = self._kept.get(key)
         if kept is not None and self._clock.monotonic_ms() - kept.read_ms < KEPT_MS:
-            done(kept.value)
+            resume(kept.value)
         elif key in self._asking:
-            self._asking[key].append(done)
+            self._asking[key].append(resume)
         else:
-            self._asking[key] = [done]
+            self._asking[key] = [resume]
             put = self._readings.appendleft if key == _LISTING else self._readings.append
             put((key, read))
             self._read_next()
@@ -145,8 +145,8 @@ class GroupView:
         else:
             self._is_failing = False
             self._keep(key, result)
-        for done in self._asking.pop(key):
-            done(result)
+        for resume in self._asking.pop(key):
+            resume(result)
         self._read_next()
 
     def _keep(self, key: str, value: object) -> None:

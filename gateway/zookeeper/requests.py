@@ -17,12 +17,12 @@ from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.session import (
     READ_AT_ONCE,
     Create,
-    Done,
     KeeperError,
     NodeData,
     Operation,
     Refused,
     Results,
+    Resume,
     Session,
     Stat,
     Watch,
@@ -94,8 +94,8 @@ def children(session: Session, path: str, watch: Watch | None = None) -> Task[tu
 def multi(session: Session, operations: Sequence[Operation]) -> Task[Results | Refused]:
     """Do all operations, or none. Raises Failed."""
 
-    def ask(done: Done[Results | Refused]) -> None:
-        session.multi(operations, done)
+    def ask(resume: Resume[Results | Refused]) -> None:
+        session.multi(operations, resume)
 
     results: Results | Refused = checked(operations[0].path, (yield ask))
     return results

@@ -2,7 +2,7 @@
 
 `client.py` has the real session, `tests/model.py` a model of it; `tests/test_scenarios.py` holds both to this text.
 
-Every request takes `done`, which gets the result or a `KeeperError`: exactly once, on the loop, never before the call
+Every request takes `resume`, which gets the result or a `KeeperError`: exactly once, on the loop, never before the call
 returns. Requests take effect, and are answered, in the order of the calls. Any number may wait, but a call costs some
 microseconds: send thousands of requests in slices.
 
@@ -146,7 +146,7 @@ class Refused(NamedTuple):
     error: KeeperError
 
 
-Done = Callable[[T | KeeperError], None]
+Resume = Callable[[T | KeeperError], None]
 Watch = Callable[[str], None]
 Results = tuple[str | Stat | None, ...]
 
@@ -178,46 +178,46 @@ class Session(Protocol):
     def unresolved_hosts(self) -> Sequence[str]:
         """The names of servers without a known address. Blocks for the resolver."""
 
-    def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
+    def get(self, path: str, resume: Resume[NodeData], watch: Watch | None = None) -> None:
         """Read a node. `watch` fires if the data change, or the node is deleted; not set if the node does not exist."""
 
-    def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
+    def get_many(self, paths: Sequence[str], resume: Resume[Sequence[NodeData | KeeperError]]) -> None:
         """Read at most READ_AT_ONCE nodes in one request, as of one moment. Answers in the order of the paths.
 
         A node that is not there, or must not be read, has an error of its own (OF_NODES). Costs about as much as four
         single reads. Without watches. Servers before 3.6 read one by one, at several moments.
         """
 
-    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
+    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, resume: Resume[None]) -> None:
         """Set data watches in one request on at most READ_AT_ONCE nodes that were read when `zxid` was the latest.
 
         The watch of a node that was changed or deleted after `zxid` fires at once. So the highest `mzxid` of the nodes
         that were read is a valid `zxid`.
         """
 
-    def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
+    def children(self, path: str, resume: Resume[Children], watch: Watch | None = None) -> None:
         """List a node. `watch` fires if a child is created or deleted, or the node is deleted; not set without it."""
 
-    def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
+    def exists(self, path: str, resume: Resume[Stat], watch: Watch | None = None) -> None:
         """Get the Stat of a node, or NO_NODE. `watch` fires as with `get`, or if the node is created."""
 
-    def create(self, node: Create, done: Done[str]) -> None:
+    def create(self, node: Create, resume: Resume[str]) -> None:
         """Create a node; its parent must exist."""
 
-    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
+    def set(self, path: str, data: bytes | None, version: int, resume: Resume[Stat]) -> None:
         """Replace the data of a node that has this version."""
 
-    def delete(self, path: str, version: int, done: Done[None]) -> None:
+    def delete(self, path: str, version: int, resume: Resume[None]) -> None:
         """Delete a node that has this version, and no children."""
 
-    def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
+    def multi(self, operations: Sequence[Operation], resume: Resume[Results | Refused]) -> None:
         """Apply all operations as one transaction, or none."""
 
-    def sync(self, path: str, done: Done[None]) -> None:
+    def sync(self, path: str, resume: Resume[None]) -> None:
         """Let later reads see all earlier writes of all clients: the connected server may lag behind."""
 
-    def close(self, done: Callable[[bool], None]) -> None:
-        """End the session. `done` is the last callback: with True if ZooKeeper has ended it, ephemeral nodes included.
+    def close(self, resume: Callable[[bool], None]) -> None:
+        """End the session. `resume` is called last: with True if ZooKeeper has ended it, ephemeral nodes included.
 
         With False ZooKeeper keeps them until the session times out. Unsent requests are answered NOT_CONNECTED, and
         no further event is reported.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.gateway.api import conversion
 from headgate.gateway.api.context import HandlerContext, SkippedOffsets
-from headgate.gateway.api.conversion import ConvertedPiece, Steps
+from headgate.gateway.api.conversion import ConvertedPiece
 from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, disk_is_late
 from headgate.gateway.api.fetch.rows import PartitionReader, replace_records
 from headgate.gateway.api.transactions.default_isolation import default_isolation
@@ -20,6 +20,7 @@ from headgate.gateway.replication.replica import READ_COMMITTED, Replica
 from headgate.gateway.runtime.tasks import Task, within
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from headgate.protocol.steps import Steps
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ batches of transactions.
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from headgate.gateway.api.authorization import AclOperation, AclResource, Author
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext
-from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
+from headgate.gateway.api.conversion import prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
 from headgate.gateway.api.handler_registration import Outcome, handles
 from headgate.gateway.api.refusals import known_code, refusal
@@ -46,6 +47,7 @@ from headgate.protocol.messages.produce import (
 )
 from headgate.protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from headgate.protocol.records.compression import ZSTD
+from headgate.protocol.steps import Steps
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import BROKER, CONVERTED, prepare
 from headgate.storage.log.verification import UnverifiedTransaction
@@ -247,14 +249,14 @@ def _convert(
 
 
 def _begin(
-    append: Append, steps: Steps[memoryview], size: int, done: Done, context: HandlerContext
+    append: Append, steps: Steps[memoryview], size: int, resume: Callable[[Any], None], context: HandlerContext
 ) -> memoryview | None:
     """Convert. Even a small conversion does not overtake a waiting one, for example after a client's timeout."""
     conversions = context.broker.conversions
     start = conversions.submit if append.replica.converting else conversions.run
     append.begin_conversion()
     try:
-        result: memoryview | None = start(steps, size, done, lambda: not append.has_ended)
+        result: memoryview | None = start(steps, size, resume, lambda: not append.has_ended)
     except BaseException:
         append.end_conversion()
         raise

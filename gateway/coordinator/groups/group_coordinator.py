@@ -160,10 +160,10 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
-    def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
+    def forget_topics(self, deleted_ms: Mapping[str, int], resume: Callable[[], None]) -> None:
         """Remove the offsets of deleted topics (name -> time of the deletion in ms), which may predate this start.
 
-        Partitions without a loaded shard follow after their load. Newer offsets stay. `done` is called once all
+        Partitions without a loaded shard follow after their load. Newer offsets stay. `resume` is called once all
         tombstones are committed; never, if a shard is not loaded.
         """
         waiting = set(range(self._count))
@@ -171,12 +171,12 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         def ended(index: int) -> None:
             waiting.discard(index)
             if not waiting:
-                done()
+                resume()
 
         for index in range(self._count):
             self._forget(index, deleted_ms, [partial(ended, index)])
         if not self._count:
-            done()
+            resume()
 
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
         """Notify the consumer groups, and remove the offsets of deleted topics."""

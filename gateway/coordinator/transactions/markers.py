@@ -30,7 +30,7 @@ from headgate.storage.log.validation import BROKER, BatchFacts
 RAISES_EPOCHS = 2
 """The transaction version from which on a marker has a higher epoch than the batches (KIP-890)."""
 
-Resume = Callable[[KafkaError | None], None]
+Written = Callable[[KafkaError | None], None]
 """Called once: with None if the marker is below the high watermark, else with the reason why it is not."""
 
 _NOT_READY = {
@@ -90,9 +90,9 @@ class PartitionMarkers:
         self._partitions = partitions
         self._groups = groups
         self._other_store = other_store
-        self._staged: list[tuple[WritableTxnMarkerPartitionResult, Resume]] = []
+        self._staged: list[tuple[WritableTxnMarkerPartitionResult, Written]] = []
 
-    def append(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
+    def append(self, marker: Marker, topic: str, index: int, resume: Written) -> None:
         """Append a marker to a partition. Never raises; `commit` has to follow in the same callback.
 
         The errors: those of `ReplicaManager.get` and of an append, INVALID_PRODUCER_EPOCH and
@@ -113,7 +113,7 @@ class PartitionMarkers:
         for row, resume in staged:
             resume(_error_of(KafkaError(ErrorCode(row.error_code)) if row.error_code else None))
 
-    def _append(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
+    def _append(self, marker: Marker, topic: str, index: int, resume: Written) -> None:
         replica, now_ms, record = self._partitions.get(topic, index), self._services.clock.now_ms(), marker.record
         batch = control.build(
             record, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, timestamp=now_ms
@@ -133,7 +133,7 @@ class PartitionMarkers:
             self._services.appends.promise(replica, staged, partial(_refuse, row))
             self._staged.append((row, resume))
 
-    def _end_in_group_shard(self, marker: Marker, index: int, resume: Resume) -> None:
+    def _end_in_group_shard(self, marker: Marker, index: int, resume: Written) -> None:
         if self._other_store is None or not marker.is_commit:
             self._decide_in_group_shard(marker, index, resume)
             return
@@ -150,14 +150,14 @@ class PartitionMarkers:
         self._services.tasks.start(self._end_in_both_stores(outcome, locks, marker, index, resume), ended)
 
     def _end_in_both_stores(
-        self, before: Task[Check], locks: ExitStack, marker: Marker, index: int, resume: Resume
+        self, before: Task[Check], locks: ExitStack, marker: Marker, index: int, resume: Written
     ) -> Task[None]:
         with locks:
             check = yield from before
             self._decide_in_group_shard(marker, index, resume, check)
             self.commit()
 
-    def _decide_in_group_shard(self, marker: Marker, index: int, resume: Resume, check: Check | None = None) -> None:
+    def _decide_in_group_shard(self, marker: Marker, index: int, resume: Written, check: Check | None = None) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -178,7 +178,7 @@ class PartitionMarkers:
             self._staged.append((row, resume))
 
 
-def _append_of(replica: Replica, resume: Resume) -> Append:
+def _append_of(replica: Replica, resume: Written) -> Append:
     return Append(replica, ACKS_ALL, lambda ended: resume(_error_of(ended.error)))
 
 

@@ -66,13 +66,13 @@ class SessionLife:
         self._store = store
 
     def announce(
-        self, registration: BrokerRegistration, within_ms: float, done: Callable[[ZooKeeperRefusal | None], None]
+        self, registration: BrokerRegistration, within_ms: float, resume: Callable[[ZooKeeperRefusal | None], None]
     ) -> None:
         """Register this broker, now and after each loss.
 
-        `done` gets None after the first registration, or the error if that takes longer than `within_ms`.
+        `resume` gets None after the first registration, or the error if that takes longer than `within_ms`.
         """
-        self._registration, self._announced = registration, done
+        self._registration, self._announced = registration, resume
         self._deadline = self._scheduling.call_after(within_ms, partial(self._not_announced, within_ms))
         if self._is_whole:
             self._begin(self._register())

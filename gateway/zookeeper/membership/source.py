@@ -113,10 +113,10 @@ class ZooKeeperSource:
         self._connection.pump.hand_over(self._base.scheduler)
         self._store.start()
 
-    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
-        """Register this broker, whose listeners are open. `done` gets an error if that takes too long."""
+    def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
+        """Register this broker, whose listeners are open. `resume` gets an error if that takes too long."""
         base = self._base
-        self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, done)
+        self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, resume)
 
     def stop(self) -> None:
         """Begin no more writes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from headgate.gateway.zookeeper.session import (
     Operation,
     Refused,
     Results,
+    Resume,
     Session,
     SetData,
 )
@@ -39,8 +40,7 @@ _REFUSALS: Final = frozenset(
     )
 )
 
-Done = Callable[[Results | Refused | KeeperError], None]
-Write = tuple[Sequence[Operation], Done]
+Write = tuple[Sequence[Operation], Resume[Results | Refused]]
 
 
 class CombinedWrites:
@@ -51,9 +51,9 @@ class CombinedWrites:
         self._waiting: deque[Write] = deque()
         self._under_way = 0
 
-    def write(self, operations: Sequence[Operation], done: Done) -> None:
+    def write(self, operations: Sequence[Operation], resume: Resume[Results | Refused]) -> None:
         """As `Session.multi`: all of these operations or nothing. Any number of writes may wait."""
-        self._waiting.append((operations, done))
+        self._waiting.append((operations, resume))
         self._send()
 
     def _send(self) -> None:
@@ -78,14 +78,14 @@ class CombinedWrites:
             writes.append(self._waiting.popleft())
         return writes
 
-    def _send_one(self, operation: Operation, done: Done) -> None:
+    def _send_one(self, operation: Operation, resume: Resume[Results | Refused]) -> None:
         """One operation costs half of a multi."""
 
         def answered(answer: Any) -> None:
             if isinstance(answer, KeeperError):
-                done(Refused(0, answer) if answer in _REFUSALS else answer)
+                resume(Refused(0, answer) if answer in _REFUSALS else answer)
             else:
-                done((answer,))
+                resume((answer,))
 
         match operation:
             case Create():
@@ -102,28 +102,29 @@ class CombinedWrites:
                 self._refused(writes, answer)
             else:
                 first = 0
-                for operations, done in writes:
-                    _tell(done, answer if isinstance(answer, KeeperError) else answer[first : first + len(operations)])
-                    first += len(operations)
+                for operations, resume in writes:
+                    end = first + len(operations)
+                    _tell(resume, answer if isinstance(answer, KeeperError) else answer[first:end])
+                    first = end
         finally:
             self._send()
 
     def _refused(self, writes: list[Write], refused: Refused) -> None:
         """Send the others again, before all that came later."""
         first = 0
-        for number, (operations, done) in enumerate(writes):
+        for number, (operations, resume) in enumerate(writes):
             if refused.place < first + len(operations):
                 others = writes[:number] + writes[number + 1 :]
                 self._waiting.extendleft(reversed(others))
-                _tell(done, Refused(refused.place - first, refused.error))
+                _tell(resume, Refused(refused.place - first, refused.error))
                 return
             first += len(operations)
 
 
-def _tell(done: Done, answer: Results | Refused | KeeperError) -> None:
+def _tell(resume: Resume[Results | Refused], answer: Results | Refused | KeeperError) -> None:
     """A fault of one write must not keep the answers of others."""
     try:
-        done(answer)
+        resume(answer)
     except Exception:
         logger.exception("what follows a write of offsets to ZooKeeper failed")
 

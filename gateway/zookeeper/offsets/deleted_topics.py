@@ -88,7 +88,7 @@ class Group(Protocol):
 class Coordinator(Protocol):
     """What is used of the `GroupCoordinator`."""
 
-    def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None: ...
+    def forget_topics(self, deleted_ms: Mapping[str, int], resume: Callable[[], None]) -> None: ...
 
 
 class _Deletion:

@@ -32,12 +32,12 @@ from headgate.gateway.zookeeper.session import (
     Children,
     Create,
     Delete,
-    Done,
     KeeperError,
     NodeData,
     Operation,
     Refused,
     Results,
+    Resume,
     SessionEvent,
     SetData,
     Stat,
@@ -191,17 +191,17 @@ class _Tree:
 
 
 class _Request:
-    """`work` is done by the server; the answer, or an error instead of it, is given to `done`."""
+    """`work` is done by the server; the answer, or an error instead of it, is given to `resume`."""
 
-    def __init__(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def __init__(self, work: Callable[[], Any], resume: Callable[[Any], None]) -> None:
         self.work = work
-        self.done = done
+        self.resume = resume
         self.is_answered = False
 
     def answer(self, result: Any) -> None:
         if not self.is_answered:
             self.is_answered = True
-            self.done(result)
+            self.resume(result)
 
 
 class ModelSession:
@@ -234,15 +234,15 @@ class ModelSession:
 
     # Requests
 
-    def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
+    def get(self, path: str, resume: Resume[NodeData], watch: Watch | None = None) -> None:
         def work() -> NodeData:
             node = self._keeper.tree.node(self._full(path))
             self._set_watch("data", path, watch)
             return NodeData(node.data, node.stat())
 
-        self._ask([Check(path)], work, done)
+        self._ask([Check(path)], work, resume)
 
-    def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
+    def get_many(self, paths: Sequence[str], resume: Resume[Sequence[NodeData | KeeperError]]) -> None:
         def read(path: str) -> NodeData | KeeperError:
             try:
                 node = self._keeper.tree.node(self._full(path))
@@ -250,9 +250,9 @@ class ModelSession:
                 return failed.error
             return NodeData(node.data, node.stat())
 
-        self._ask([Check(path) for path in paths], lambda: tuple(map(read, paths)), done)
+        self._ask([Check(path) for path in paths], lambda: tuple(map(read, paths)), resume)
 
-    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
+    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, resume: Resume[None]) -> None:
         def work() -> None:
             for path in paths:
                 try:
@@ -264,45 +264,45 @@ class ModelSession:
                 else:
                     self._set_watch("data", path, watch)
 
-        self._ask([Check(path) for path in paths], work, done)
+        self._ask([Check(path) for path in paths], work, resume)
 
-    def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
+    def children(self, path: str, resume: Resume[Children], watch: Watch | None = None) -> None:
         def work() -> Children:
             node = self._keeper.tree.node(self._full(path))
             self._set_watch("children", path, watch)
             return Children(tuple(sorted(node.children)), node.stat())
 
-        self._ask([Check(path)], work, done)
+        self._ask([Check(path)], work, resume)
 
-    def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
+    def exists(self, path: str, resume: Resume[Stat], watch: Watch | None = None) -> None:
         def work() -> Stat:
             self._set_watch("data", path, watch)
             return self._keeper.tree.node(self._full(path)).stat()
 
-        self._ask([Check(path)], work, done)
+        self._ask([Check(path)], work, resume)
 
-    def create(self, node: Create, done: Done[str]) -> None:
-        self._write(node, done)
+    def create(self, node: Create, resume: Resume[str]) -> None:
+        self._write(node, resume)
 
-    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
-        self._write(SetData(path, data, version), done)
+    def set(self, path: str, data: bytes | None, version: int, resume: Resume[Stat]) -> None:
+        self._write(SetData(path, data, version), resume)
 
-    def delete(self, path: str, version: int, done: Done[None]) -> None:
-        self._write(Delete(path, version), done)
+    def delete(self, path: str, version: int, resume: Resume[None]) -> None:
+        self._write(Delete(path, version), resume)
 
-    def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
+    def multi(self, operations: Sequence[Operation], resume: Resume[Results | Refused]) -> None:
         refused = refusal(operations)
         if refused is not None:
-            self._keeper.put(self.refusals, partial(done, refused))
+            self._keeper.put(self.refusals, partial(resume, refused))
         else:
-            self._ask((), lambda: self._transact(operations), done)
+            self._ask((), lambda: self._transact(operations), resume)
 
-    def sync(self, path: str, done: Done[None]) -> None:
-        self._ask([Check(path)], lambda: None, done)
+    def sync(self, path: str, resume: Resume[None]) -> None:
+        self._ask([Check(path)], lambda: None, resume)
 
-    def close(self, done: Callable[[bool], None]) -> None:
+    def close(self, resume: Callable[[bool], None]) -> None:
         assert self._closed is None, "close() is called once"
-        self._closed = done
+        self._closed = resume
         if self.is_connected:
             self.is_connected = False
             request = _Request(lambda: self._keeper.end_session(self), self._end)
@@ -310,12 +310,12 @@ class ModelSession:
         else:
             self._keeper.put(self.answers, partial(self._end, False))
 
-    def _write(self, operation: Operation, done: Done[Any]) -> None:
+    def _write(self, operation: Operation, resume: Resume[Any]) -> None:
         def work() -> Any:
             results = self._transact([operation])
             return results.error if isinstance(results, Refused) else results[0]
 
-        self._ask([operation], work, done)
+        self._ask([operation], work, resume)
 
     def _transact(self, operations: Sequence[Operation]) -> Results | Refused:
         full = [operation._replace(path=self._full(operation.path)) for operation in operations]
@@ -324,15 +324,15 @@ class ModelSession:
             return results
         return tuple(self.relative(result) if isinstance(result, str) else result for result in results)
 
-    def _ask(self, operations: Sequence[Operation], work: Callable[[], Any], done: Done[Any]) -> None:
+    def _ask(self, operations: Sequence[Operation], work: Callable[[], Any], resume: Resume[Any]) -> None:
         refused = refusal(operations)
         if refused is not None:
             error = refused.error if isinstance(refused, Refused) else refused
-            self._keeper.put(self.refusals, partial(done, error))
+            self._keeper.put(self.refusals, partial(resume, error))
         elif not self.is_connected:
-            self._keeper.put(self.refusals, partial(done, KeeperError.NOT_CONNECTED))
+            self._keeper.put(self.refusals, partial(resume, KeeperError.NOT_CONNECTED))
         else:
-            request = _Request(work, done)
+            request = _Request(work, resume)
             self._unanswered[request] = None
             self._keeper.put(self.requests, partial(self._serve, request))
 

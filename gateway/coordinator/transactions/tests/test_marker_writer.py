@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
-from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Resume
+from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.tasks import Lock, Running, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
@@ -39,12 +39,12 @@ class FakeMarkers:
         self.errors: dict[tuple[str, int], ErrorCode] = {}
         self.silent: set[tuple[str, int]] = set()
         self.asked: list[tuple[Marker, str, int]] = []
-        self.unanswered: dict[tuple[str, int], Resume] = {}
+        self.unanswered: dict[tuple[str, int], Written] = {}
         self.staged: list[Callable[[], None]] = []
         self.commits = 0
         self.fault: Exception | None = None
 
-    def append(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
+    def append(self, marker: Marker, topic: str, index: int, resume: Written) -> None:
         self.asked.append((marker, topic, index))
         if self.fault is not None:
             raise self.fault

@@ -28,7 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from headgate.gateway.coordinator.transactions.markers import Marker, Resume
+from headgate.gateway.coordinator.transactions.markers import Marker, Written
 from headgate.gateway.coordinator.transactions.tests.exactly_once import members
 from headgate.gateway.coordinator.transactions.tests.exactly_once.clients import (
     LOST,
@@ -250,7 +250,7 @@ class World:
         for status in self.node.services.partitions.directories.values():
             status.disk.is_slow = False
 
-    def _note_marker(self, marker: Marker, topic: str, index: int, resume: Resume) -> None:
+    def _note_marker(self, marker: Marker, topic: str, index: int, resume: Written) -> None:
         self._markers.append((marker, topic, index))
         self._append_marker(marker, topic, index, resume)
 
