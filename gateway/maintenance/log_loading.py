@@ -283,19 +283,19 @@ class LogLoader:
         logger.info("all %d partitions are open after %.1f s%s", progress.partitions, took_s, damaged)
         self._end()
 
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` once all logs are open; at once if they are."""
+    def when_done(self, resume: Callable[[], None]) -> None:
+        """Call `resume()` once all logs are open; at once if they are."""
         if self._is_done:
-            callback()
+            resume()
         else:
-            self._when_done.append(callback)
+            self._when_done.append(resume)
 
     def _end(self) -> None:
         self._is_done = True
         for directory in self._directories:
             directory.work = {}
-        for callback in self._when_done:
-            callback()
+        for resume in self._when_done:
+            resume()
 
 
 def in_order(keys: Collection[TopicPartition], work: dict[TopicPartition, int]) -> list[TopicPartition]:

@@ -131,9 +131,9 @@ class DiskMonitor:
         """Whether so many bytes wait that clients without acks have to be held up."""
         return self.waiting_bytes > PAUSE_BYTES
 
-    def when_uncrowded(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` once the disk is no longer crowded."""
-        self._when_uncrowded.append(callback)
+    def when_uncrowded(self, resume: Callable[[], None]) -> None:
+        """Call `resume()` once the disk is no longer crowded."""
+        self._when_uncrowded.append(resume)
 
     def taken(self, size: int) -> None:
         """Subtract bytes of appends that have left their queue."""

@@ -4,9 +4,9 @@ Functions have a median of at most 10 lines, a 95th percentile of 50, and none o
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md agrees with the heads of the modules; `make map` writes it
 (`code_map.py`). Imports use the installed name `headgate`. Only `storage/log` changes a log. Modules, rooms and folders
-of spark import each other in no circle, not even within functions or for types (`imports.py`). Some counts may only
-fall (`counts.py`). Lock files name no place. Pages have short lines. The tree holds no leftovers of a run by hand.
-Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
+of spark import each other in no circle, not even within functions or for types (`imports.py`). Whatever waits is a task
+(`waits.py`). Some counts may only fall (`counts.py`). Lock files name no place. Pages have short lines. The tree holds
+no leftovers of a run by hand. Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.tools.development import code_map, counts, imports
+from headgate.tools.development import code_map, counts, imports, waits
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
@@ -270,6 +270,7 @@ def findings(
     yield from counts.above(counted, counts.LIMITS)
     yield from imports.findings({path: sources[path] for path in sources if path.split("/")[0] in PACKAGES})
     yield from imports.too_full(sources)
+    yield from waits.findings(sources)
     yield from strays(paths)
     yield from scraps((path, (root / path).stat().st_size) for path in paths)
     yield from untested(paths)

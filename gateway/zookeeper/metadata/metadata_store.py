@@ -27,7 +27,7 @@ from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import Task, WaitList, gather, run
+from headgate.gateway.runtime.tasks import SingleTask, Task, WaitList, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -127,7 +127,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._raising: Change | None = None
         self._raised_at_once = RAISED_AT_ONCE
         self._failure = ""  # the last failure of a refresh or an election
-        self._is_busy = self._is_paused = self._is_waiting = False
+        self._work = SingleTask()
+        self._is_paused = self._is_waiting = False
         self._listed_ms: dict[str, float] = {}
         self._is_started = False
         self._connections = 0
@@ -225,18 +226,9 @@ class ZooKeeperMetadataStore(MetadataStore):
     # One task at a time
 
     def _go_on(self) -> None:
-        if not self._is_busy:
-            self._is_busy = True
-            run(self._work(), self._rest)
+        self._work.start(self._do_next)
 
-    def _rest(self, result: object) -> None:
-        """Handle the end of `_work`: nothing is left to do now, or a fault ended it."""
-        self._is_busy = False
-        if isinstance(result, Exception):
-            logger.error("the metadata in ZooKeeper: %s; the broker tries again", result, exc_info=result)
-            self._pause()
-
-    def _work(self) -> Task[None]:
+    def _do_next(self) -> Task[None]:
         """Run one task after the other. An error of a task does not stop the next."""
         while self._is_started and self._is_connected and not self._is_paused:
             connections = self._connections
