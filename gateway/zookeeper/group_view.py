@@ -14,10 +14,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import Task, gather, run
+from headgate.gateway.runtime.tasks import SingleTask, Task, gather
 from headgate.gateway.zookeeper.layout.consumers import (
     CONSUMERS_PATH,
     STATIC,
@@ -74,49 +74,37 @@ class _Kept(NamedTuple):
 
 
 class GroupView:
-    """Reads groups over a session. Methods belong to the loop; `resume` may be called before they return."""
+    """Reads groups over a session."""
 
     def __init__(self, session: Session, clock: Clock, max_groups: int) -> None:
         self._session = session
         self._clock = clock
         self._max_groups = max_groups
         self._kept: dict[str, _Kept] = {}
-        self._asking: dict[str, list[Callable[[object], None]]] = {}
+        self._asking: dict[str, list[Callable[[Any], None]]] = {}
         self._readings: deque[tuple[str, Callable[[], Task[object]]]] = deque()
-        self._is_reading = self._is_failing = self._is_cut = False
+        self._reader = SingleTask()
+        self._is_failing = self._is_cut = False
         self._unreadable = UnreadableNodes()
 
-    def list_groups(self, resume: Callable[[Listing], None]) -> None:
+    def list_groups(self) -> Task[Listing]:
         """All readable groups; none while ZooKeeper does not answer."""
-        self._ask(_LISTING, self._read_listing, lambda found: resume(found if isinstance(found, dict) else {}))
+        return (yield partial(self._ask, _LISTING, self._read_listing)) or {}
 
-    def describe(self, names: Collection[str], resume: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
+    def describe(self, names: Collection[str]) -> Task[Mapping[str, ZooKeeperGroup]]:
         """The named groups that exist in ZooKeeper, each with its members."""
+        listing = yield from self.list_groups()
+        hidden = [name for name in names if name not in listing and _can_be_node(name)] if self._is_cut else []
+        wanted = [*(name for name in names if name in listing), *hidden]
+        groups = yield from gather(map(self._describe, wanted), len(wanted))
+        return {group.name: group for group in groups if group is not None}
 
-        def listed(listing: Listing) -> None:
-            hidden = [name for name in names if name not in listing and _can_be_node(name)] if self._is_cut else []
-            self._describe([*(name for name in names if name in listing), *hidden], resume)
+    def _describe(self, name: str) -> Task[ZooKeeperGroup | None]:
+        group: ZooKeeperGroup | None = yield partial(self._ask, name, partial(self._read_group, name))
+        return group
 
-        self.list_groups(listed)
-
-    def _describe(self, names: Sequence[str], resume: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
-        found: dict[str, ZooKeeperGroup] = {}
-        missing = set(names)
-
-        def described(name: str, group: object) -> None:
-            if isinstance(group, ZooKeeperGroup):
-                found[name] = group
-            missing.discard(name)
-            if not missing:
-                resume(found)
-
-        for name in names:
-            self._ask(name, partial(self._read_group, name), partial(described, name))
-        if not names:
-            resume(found)
-
-    def _ask(self, key: str, read: Callable[[], Task[object]], resume: Callable[[object], None]) -> None:
-        """Call `resume` with the cached value of a key, or with the result of a read that concurrent callers share."""
+    def _ask(self, key: str, read: Callable[[], Task[object]], resume: Callable[[Any], None]) -> None:
+        """The cached value of a key, or the result of a read that concurrent callers share; None if it fails."""
         kept = self._kept.get(key)
         if kept is not None and self._clock.monotonic_ms() - kept.read_ms < KEPT_MS:
             resume(kept.value)
@@ -126,28 +114,23 @@ class GroupView:
             self._asking[key] = [resume]
             put = self._readings.appendleft if key == _LISTING else self._readings.append
             put((key, read))
-            self._read_next()
+            self._reader.start(self._read_all)
 
-    def _read_next(self) -> None:
-        """Begin the next read, unless one is running."""
-        if self._readings and not self._is_reading:
-            self._is_reading = True
+    def _read_all(self) -> Task[None]:
+        """One read after another. A failure is not cached: the next request reads again."""
+        while self._readings:
             key, read = self._readings.popleft()
-            run(read(), partial(self._read, key))
-
-    def _read(self, key: str, result: object) -> None:
-        """Handle the end of a read. A failure is not cached: the next request reads again."""
-        self._is_reading = False
-        if isinstance(result, Exception):
-            if not self._is_failing:
-                logger.warning("the groups in ZooKeeper are not shown for now: %s", result)
-            self._is_failing = True
-        else:
-            self._is_failing = False
-            self._keep(key, result)
-        for resume in self._asking.pop(key):
-            resume(result)
-        self._read_next()
+            value: object = None
+            try:
+                value = yield from read()
+                self._keep(key, value)
+                self._is_failing = False
+            except Exception as error:  # noqa: BLE001  the coordinator's groups are shown without it
+                if not self._is_failing:
+                    logger.warning("the groups in ZooKeeper are not shown for now: %s", error)
+                self._is_failing = True
+            for resume in self._asking.pop(key):
+                resume(value)
 
     def _keep(self, key: str, value: object) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -52,7 +52,6 @@ ALLOWED: Final[Mapping[str, str]] = {
     "gateway/replication/leader_epoch_bumps.py LeaderEpochBumps._is_waiting": "says if a timer is set",
     "gateway/runtime/scheduler.py __init__": _TIMER,
     "gateway/zookeeper/membership/pump.py __init__": _TIMER,
-    "gateway/zookeeper/group_view.py GroupView._is_reading": "says if a read is under way; concurrent callers share it",
     f"{_STORE}._is_paused": "says if a timer is set",
     f"{_STORE}._is_waiting": "says if a timer is set",
 }

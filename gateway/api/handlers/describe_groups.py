@@ -10,7 +10,6 @@ consumer groups.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.gateway.api.authorization import AclOperation, AclResource
@@ -45,9 +44,8 @@ def describe_groups(
     nothing: Mapping[str, ZooKeeperGroup] = {}
     if view is None:
         return _respond(request, context, nothing)
-    ask = partial(view.describe, request.groups)
     response: DescribeGroupsResponse | Task[DescribeGroupsResponse] = with_view(
-        context, ask, nothing, lambda found: _respond(request, context, found)
+        context, view.describe(request.groups), nothing, lambda found: _respond(request, context, found)
     )
     return response
 

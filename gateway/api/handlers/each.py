@@ -393,18 +393,11 @@ VIEW_WAIT_MS = 5_000.0
 """A response about groups waits so long for ZooKeeper, then has the coordinator's groups alone."""
 
 
-def with_view(
-    context: HandlerContext, ask: Callable[[Callable[[P], None]], None], nothing: P, respond: Callable[[P], Any]
-) -> Task[Any]:
-    """The outcome of `respond` with what `ask` finds; with `nothing` after VIEW_WAIT_MS."""
+def with_view(context: HandlerContext, find: Task[P], nothing: P, respond: Callable[[P], Any]) -> Task[Any]:
+    """The outcome of `respond` with the result of `find`; with `nothing` after VIEW_WAIT_MS."""
     broker = context.broker
-
-    def find() -> Task[P]:
-        found: P = yield ask
-        return found
-
     try:
-        found = yield from within(broker.tasks, find(), broker.clock.monotonic_ms() + VIEW_WAIT_MS, TimeoutError)
+        found = yield from within(broker.tasks, find, broker.clock.monotonic_ms() + VIEW_WAIT_MS, TimeoutError)
     except TimeoutError:
         found = nothing
     return (yield from value_of(respond(found)))

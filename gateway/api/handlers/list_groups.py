@@ -43,7 +43,7 @@ def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
     if view is None:
         return at_once_if_few(_list(request, groups), len(groups))
     nothing: Listing = {}
-    return with_view(context, view.list_groups, nothing, lambda listing: _list_both(request, groups, listing))
+    return with_view(context, view.list_groups(), nothing, lambda listing: _list_both(request, groups, listing))
 
 
 def _list(request: ListGroupsRequest, groups: Iterable[Group]) -> Steps[ListGroupsResponse]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headgate.gateway.api.handlers.each import VIEW_WAIT_MS
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Task, is_task
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
@@ -32,17 +33,20 @@ class FakeView:
         self.is_slow = False
         self.answer: Callable[[], None] = lambda: None
 
-    def list_groups(self, done: Callable[[Listing], None]) -> None:
-        self._tell(done, {name: bool(group.members) for name, group in self.groups.items()})
+    def list_groups(self) -> Task[Listing]:
+        return self._found({name: bool(group.members) for name, group in self.groups.items()})
 
-    def describe(self, names: Collection[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
-        self._tell(done, {name: group for name, group in self.groups.items() if name in names})
+    def describe(self, names: Collection[str]) -> Task[Mapping[str, ZooKeeperGroup]]:
+        return self._found({name: group for name, group in self.groups.items() if name in names})
 
-    def _tell(self, done: Callable[[Any], None], value: Any) -> None:
+    def _found(self, value: Any) -> Task[Any]:
+        return (yield partial(self._tell, value))
+
+    def _tell(self, value: Any, resume: Callable[[Any], None]) -> None:
         if self.is_slow:
-            self.answer = lambda: done(value)
+            self.answer = lambda: resume(value)
         else:
-            done(value)
+            resume(value)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.group_view import KEPT_MS, GroupView, ZooKeeperGroup, ZooKeeperMember
 from headgate.gateway.zookeeper.session import Create
@@ -41,13 +42,13 @@ class Consumers:
 
     def listed(self) -> Any:
         found: list[Any] = []
-        self.view.list_groups(found.append)
+        run(self.view.list_groups(), found.append)
         self.keeper.run()
         return found[0]
 
     def described(self, *names: str) -> Any:
         found: list[Any] = []
-        self.view.describe(names, found.append)
+        run(self.view.describe(names), found.append)
         self.keeper.run()
         return found[0]
 
@@ -119,7 +120,7 @@ def test_those_who_ask_at_once_share_one_reading() -> None:
     world.put("/consumers/g")
     found: list[Any] = []
     for _ in range(3):
-        world.view.list_groups(found.append)
+        run(world.view.list_groups(), found.append)
     assert len(world.session.requests) == 1
     world.keeper.run()
     assert found == [{"g": False}] * 3
@@ -165,8 +166,8 @@ def test_few_requests_are_on_their_way_at_once() -> None:
         owned = [(f"t{topic}", index) for topic in range(5) for index in range(10)] if number < 3 else []
         world.add_member(f"g{number}", "one", STATIC, owned)
     found: list[Any] = []
-    world.view.list_groups(found.append)
-    world.view.describe([f"g{number}" for number in range(50)], found.append)
+    run(world.view.list_groups(), found.append)
+    run(world.view.describe([f"g{number}" for number in range(50)]), found.append)
     most = 0
     while world.keeper.step():
         most = max(most, len(world.session.requests) + len(world.session.answers))
