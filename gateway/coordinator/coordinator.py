@@ -228,13 +228,13 @@ class Coordinator(Generic[S]):
         elif self.shard is not None:
             self._start(self._decide(key, decide, None))
 
-    def run_each(self, shard: S, decisions: Iterator[Decision], ended: Ended | None = None) -> None:
+    def run_each(self, shard: S, decisions: Iterator[Decision], resume: Ended | None = None) -> None:
         """Run decisions of a shard one after another; requests get a turn between any two of them.
 
-        `ended` is called once all of them are committed, or with the first error: the log has refused one of them, or
+        `resume` is called once all of them are committed, or with the first error: the log has refused one of them, or
         the shard has ended before the last one. Without it the error is logged.
         """
-        self.services.tasks.start(self._run_each(shard, decisions), ended or self._log_failure)
+        self.services.tasks.start(self._run_each(shard, decisions), resume or self._log_failure)
 
     def _run_each(self, shard: S, decisions: Iterator[Decision]) -> Task[None]:
         failure: KafkaError | None = None

@@ -27,6 +27,7 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import decode_offset, encode_key, encode_value
 
@@ -160,23 +161,17 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
-    def forget_topics(self, deleted_ms: Mapping[str, int], resume: Callable[[], None]) -> None:
+    def forget_topics(self, deleted_ms: Mapping[str, int]) -> Task[None]:
         """Remove the offsets of deleted topics (name -> time of the deletion in ms), which may predate this start.
 
-        Partitions without a loaded shard follow after their load. Newer offsets stay. `resume` is called once all
-        tombstones are committed; never, if a shard is not loaded.
+        Partitions without a loaded shard follow after their load. Newer offsets stay. The task ends once all tombstones
+        are committed; never, if a shard is not loaded.
         """
-        waiting = set(range(self._count))
 
-        def ended(index: int) -> None:
-            waiting.discard(index)
-            if not waiting:
-                resume()
+        def forget(index: int) -> Task[None]:
+            yield lambda resume: self._forget(index, deleted_ms, [partial(resume, None)])
 
-        for index in range(self._count):
-            self._forget(index, deleted_ms, [partial(ended, index)])
-        if not self._count:
-            resume()
+        yield from gather(map(forget, range(self._count)), self._count)
 
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
         """Notify the consumer groups, and remove the offsets of deleted topics."""

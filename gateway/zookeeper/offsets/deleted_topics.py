@@ -88,7 +88,7 @@ class Group(Protocol):
 class Coordinator(Protocol):
     """What is used of the `GroupCoordinator`."""
 
-    def forget_topics(self, deleted_ms: Mapping[str, int], resume: Callable[[], None]) -> None: ...
+    def forget_topics(self, deleted_ms: Mapping[str, int]) -> Task[None]: ...
 
 
 class _Deletion:
@@ -169,12 +169,9 @@ class DeletedTopics:
         if found is None:
             return
         note = DeletedTopic.decode(path.rpartition("/")[2], found.data)
-        yield partial(self._forget_in_coordinator, note)
+        yield from self._coordinator.forget_topics({note.topic: note.timestamp_ms})
         if deletion.is_repeated:
             raise ask_again("a topic with that id was deleted once more")
         for group in self._groups():  # an offset that ZooKeeper keeps may have gone from the log
             group.refresh_topic(note.topic)
         yield from delete(self._session, path)
-
-    def _forget_in_coordinator(self, note: DeletedTopic, resume: Callable[[None], None]) -> None:
-        self._coordinator.forget_topics({note.topic: note.timestamp_ms}, partial(resume, None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,13 @@ def test_a_topic_that_is_deleted_and_made_again_during_a_load_has_no_offsets(ser
     assert fetch(served, "g") == [(0, {"t": 2})]
 
 
+def forget(node: Node, deleted_ms: Mapping[str, int]) -> list[str]:
+    """Remove the offsets of deleted topics. The result says, in time, that this has ended."""
+    ended: list[str] = []
+    node.services.tasks.start(node.services.groups.forget_topics(deleted_ms), lambda _: ended.append("ended"))
+    return ended
+
+
 def test_newer_offsets_outlive_the_note_of_a_deletion(served: Node) -> None:
     """A broker that starts finds a note of a deletion: what was committed since then is of a new topic."""
     commit(served, "g", 1)
@@ -130,7 +137,9 @@ def test_newer_offsets_outlive_the_note_of_a_deletion(served: Node) -> None:
     served.time.advance(1)
     commit(served, "g", 2, topic="u")
     ended: list[str] = []
-    served.services.groups.forget_topics({"t": deleted_ms, "u": deleted_ms}, lambda: ended.append("ended"))
+    served.services.tasks.start(
+        served.services.groups.forget_topics({"t": deleted_ms, "u": deleted_ms}), lambda _: ended.append("ended")
+    )
     for _ in range(4):
         served.time.advance()
     assert fetch(served, "g") == [(0, {"u": 2})]
@@ -174,7 +183,9 @@ def test_offsets_that_the_log_refuses_to_remove_go_later(
 def test_a_deletion_has_ended_once_its_tombstones_are_written(served: Node, full: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     deleted_ms = served.time.clock.now_ms()
-    served.services.groups.forget_topics({"t": deleted_ms}, lambda: ended.append("ended"))
+    served.services.tasks.start(
+        served.services.groups.forget_topics({"t": deleted_ms}), lambda _: ended.append("ended")
+    )
     _pass(served, 5)
     assert ended == []
     full.undo()
@@ -184,8 +195,8 @@ def test_a_deletion_has_ended_once_its_tombstones_are_written(served: Node, full
 
 def test_a_load_in_between_ends_no_deletion(served: Node) -> None:
     commit(served, "g", 1)
-    groups, ended = served.services.groups, list[str]()
-    groups.forget_topics({"t": served.time.clock.now_ms()}, lambda: ended.append("ended"))
+    groups = served.services.groups
+    ended = forget(served, {"t": served.time.clock.now_ms()})
     for index in range(4):
         groups.log_was_truncated(served.services.partitions.get(CONSUMER_OFFSETS, index))
     _pass(served, 3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -19,7 +21,7 @@ from headgate.gateway.coordinator.tests.coordinator_bench import GROUPS_LOG
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.replication.append import CommitQueue
 from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.tasks import Lock, Tasks
+from headgate.gateway.runtime.tasks import Lock, Task, Tasks, sleep
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
@@ -61,25 +63,16 @@ class FakeGroups:
     def __init__(self, coordinator: Coordinator[GroupShard]) -> None:
         self.coordinator = coordinator
 
-    def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
+    def forget_topics(self, deleted_ms: Mapping[str, int]) -> Task[None]:
         """The same tombstones, until they are written."""
-
-        def again() -> None:
-            self.forget_topics(deleted_ms, done)
-
-        def ended(error: KafkaError | None) -> None:
-            if error is None:
-                done()
-            else:
-                scheduler.call_after(1_000.0, again)
-
-        shard, scheduler = self.coordinator.shard, self.coordinator.services.scheduler
-        if shard is None:
-            scheduler.call_after(1_000.0, again)
-        else:
-            self.coordinator.run_each(
-                shard, offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=True), ended
-            )
+        while True:
+            shard = self.coordinator.shard
+            if shard is not None:
+                decisions = offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=True)
+                with suppress(KafkaError):
+                    yield partial(self.coordinator.run_each, shard, decisions)
+                    return
+            yield sleep(self.coordinator.services.scheduler, 1_000.0)
 
     def submit(self, key: str, decide: Any, failure_response: Any = None) -> Any:
         return self.coordinator.submit(key, decide)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from headgate.gateway.config.offset_store import SEPARATE
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, read_notes
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, TOPIC, TOPIC_ID, image_of
@@ -190,8 +189,13 @@ def test_groups_are_asked_again_after_a_second_deletion(stores: TwoStores, monke
     """The node is written again with its id, and deleted again, while the first deletion waits for the log."""
     stores.enter()
     stores.committed(41)
-    forget, waiting = stores.broker.groups.forget_topics, list[Callable[[], None]]()
-    monkeypatch.setattr(stores.broker.groups, "forget_topics", lambda *rows: waiting.append(partial(forget, *rows)))
+    forget, waiting = stores.broker.groups.forget_topics, list[Callable[[None], None]]()
+
+    def forget_later(deleted_ms: Mapping[str, int]) -> Task[None]:
+        yield waiting.append
+        yield from forget(deleted_ms)
+
+    monkeypatch.setattr(stores.broker.groups, "forget_topics", forget_later)
     before = stores.metadata.image
     stores.delete_topic()
     assert (len(waiting), stores.in_zookeeper()) == (1, None)
@@ -202,7 +206,7 @@ def test_groups_are_asked_again_after_a_second_deletion(stores: TwoStores, monke
     stores.delete_topic()
     for _ in range(3):
         for call in waiting:
-            call()
+            call(None)
         waiting.clear()
         stores.wait(RETRY_MS)
     assert (stores.in_zookeeper(), stores.in_log()) == (None, None)
