@@ -1,8 +1,9 @@
-"""The table of APIs: from an API key to the name, the request, the response and the versions of their headers.
+"""The table of APIs: from an API key to the name, the response and the versions of both headers.
 
 The first use of an API imports its module of `protocol.messages`: the start of a broker needs few of them. A header is
-read before that, so the table has the facts that its version depends on. A test compares the table with the
-declarations.
+read before that, so the table has the facts that its version depends on. It also has the APIs that Headgate does not
+serve: their requests are refused by name. A test compares the table with the declarations; those of APIs that are not
+served are in `protocol/tests/unserved`.
 """
 
 from __future__ import annotations
@@ -112,14 +113,18 @@ _CONTROLLED_SHUTDOWN = 7
 _API_VERSIONS = 18
 
 
-def request_class(key: int) -> type[Message]:
-    """Return the request class of an API. Raises KeyError."""
-    return _declared(key, "Request")
-
-
+@functools.cache
 def response_class(key: int) -> type[Message]:
     """Return the response class of an API. Raises KeyError."""
-    return _declared(key, "Response")
+    name = APIS[key].name
+    module = importlib.import_module(f"headgate.protocol.messages.{module_name(name)}")
+    declared: type[Message] = getattr(module, f"{name}Response")
+    return declared
+
+
+def module_name(api: str) -> str:
+    """Return the name of the module that declares the messages of an API."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", api).lower()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -133,15 +138,3 @@ def header_versions(key: int, version: int) -> tuple[int, int]:
     if version >= APIS.get(key, _UNKNOWN).flexible_from:
         return 2, 0 if key == _API_VERSIONS else 1
     return 0 if key == _CONTROLLED_SHUTDOWN and version == 0 else 1, 0
-
-
-@functools.cache
-def _declared(key: int, suffix: str) -> type[Message]:
-    name = APIS[key].name
-    module = importlib.import_module(f"headgate.protocol.messages.{_module_name(name)}")
-    declared: type[Message] = getattr(module, name + suffix)
-    return declared
-
-
-def _module_name(api: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", api).lower()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from headgate.gateway.runtime.clock import Clock
 
-LEVELS = ("debug", "info", "warning", "error")
 SERVING_FAILED = "serving %s failed; only this connection is closed"
 
 

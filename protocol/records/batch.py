@@ -28,7 +28,7 @@ from headgate.protocol.records import Buffer
 from headgate.protocol.records import compression as codecs
 from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.varint import encode_varint, read_varint, write_varint
-from headgate.protocol.steps import Steps, finish
+from headgate.protocol.steps import Steps
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12  # base offset and batch length, which batch_length does not count
@@ -220,17 +220,12 @@ def clear_log_append_time(view: memoryview | bytearray) -> None:
     set_crc(view)
 
 
-def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
+def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> Steps[bytearray]:
     """Return a copy of exactly one batch in another codec. The records are not checked.
 
-    Raises KafkaError: CORRUPT_MESSAGE if the codec cannot decompress the records, MESSAGE_TOO_LARGE if they become too
-    large, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
+    Yields before each call of a codec. Raises KafkaError: CORRUPT_MESSAGE if the codec cannot decompress the records,
+    MESSAGE_TOO_LARGE if they become too large, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
     """
-    return finish(recompress_steps(view, codec, level))
-
-
-def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> Steps[bytearray]:
-    """`recompress` in steps: yields before each call of a codec."""
     header = read_header(view)
     if header.compression != codecs.NONE:
         yield

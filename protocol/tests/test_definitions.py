@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from headgate.protocol.registry import APIS, request_class
+from headgate.protocol.registry import APIS
 from headgate.protocol.schema import Message, Versions
+from headgate.protocol.tests.declared import request_class
 from headgate.protocol.tests.definitions import CLIENTS, assert_declared, having, of_kafka
 from headgate.protocol.tests.values import MESSAGES
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
-from headgate.protocol.registry import header_versions, request_class, response_class
+from headgate.protocol.registry import header_versions, response_class
+from headgate.protocol.tests.declared import request_class
 
 
 def test_a_key_gives_its_messages() -> None:

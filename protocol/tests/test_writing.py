@@ -12,7 +12,6 @@ from headgate.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
-    LeaderIdAndEpoch,
     PartitionData,
 )
 from headgate.protocol.messages.list_offsets import (
@@ -21,7 +20,7 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from headgate.protocol.messages.produce import ProduceRequest, TopicProduceData
+from headgate.protocol.messages.produce import LeaderIdAndEpoch, ProduceRequest, TopicProduceData
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import lazy_map
 from headgate.protocol.tests.values import written

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from headgate.protocol import compiler, wire
 from headgate.protocol.emitter import fixed_format
-from headgate.protocol.registry import APIS, request_class, response_class
+from headgate.protocol.registry import APIS
 from headgate.protocol.schema import Field, Message, Struct, tree
+from headgate.protocol.tests.declared import request_class, response_class
 
 MESSAGES = sorted(
     [cls for key in APIS for cls in (request_class(key), response_class(key))], key=lambda cls: cls.__name__

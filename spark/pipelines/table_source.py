@@ -18,8 +18,6 @@ from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.load.output.tables import DELTA, ICEBERG, PARQUET, check_identifier
 from headgate.tools.output import UsageError
 
-PREFIX = "table:"
-
 
 class TableSource(NamedTuple):
     """`name`: the folder, Delta's path, or Iceberg's name."""

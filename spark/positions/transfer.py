@@ -15,7 +15,7 @@ from typing import Final
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.positions.locations import FILE, GROUP, SPARK, ZOOKEEPER, LocationOffsets, OffsetLocation
+from headgate.spark.positions.locations import ZOOKEEPER, LocationOffsets, OffsetLocation
 from headgate.spark.positions.topic_ids import NO_ID
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups import export_format
@@ -26,7 +26,6 @@ from headgate.tools.groups.reset import OffsetChange, ResetPlan, apply_changes, 
 from headgate.tools.groups.stores import commit_zookeeper, fetch_zookeeper
 from headgate.tools.output import UsageError
 
-TARGETS: Final = (GROUP, ZOOKEEPER, FILE, SPARK)
 EARLIEST: Final = -2
 """The start of a partition in `startingOffsets`."""
 

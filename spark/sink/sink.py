@@ -34,7 +34,6 @@ DEFAULT_TIMEOUT_MS = 600_000
 DEFAULT_BATCH_BYTES = 900_000
 """Below Kafka's default of message.max.bytes, with room for a record that does not compress."""
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-_BYTES_PER_ARROW_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 @dataclass

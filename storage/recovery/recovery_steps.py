@@ -7,7 +7,7 @@ import logging
 from random import Random
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.steps import Steps, finish
+from headgate.protocol.steps import Steps
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
@@ -29,11 +29,6 @@ logger = logging.getLogger("headgate.storage")
 
 SCANNED_BYTES = 1 << 20
 """If a scan reads at least this many bytes, the log is made safe soon after, so that the next start need not scan."""
-
-
-def open_log(pool: Pool, recovery: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Log:
-    """Open the log in a directory at once. Raises what `open_log_steps` raises."""
-    return finish(open_log_steps(pool, recovery, config, random, now_ms))
 
 
 def open_log_steps(

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records.control import TRANSACTION_BITS
-from headgate.protocol.steps import Steps, finish
+from headgate.protocol.steps import Steps
 from headgate.storage.disk.layout import base_of, replace_topic_id
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
@@ -463,17 +463,6 @@ def apply_index(log: Log, work: SyncFailureRepair) -> bool:
         log.renew(segment)
         logger.warning("%s-%d: rebuilt the indexes of %s", *log.key, segment.path)
     return True
-
-
-def repair(log: Log) -> bool:
-    """Repair a log at once; True if it takes records again."""
-    work = begin(log)
-    if work is None:
-        return False
-    finish(work.steps())
-    if apply(log, work):
-        finish(work.write_steps())
-    return end(log, work)
 
 
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:

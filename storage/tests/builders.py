@@ -9,6 +9,7 @@ from typing import Any
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
 from headgate.protocol.records.control import Marker
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup.retention import all_expired, begin_segment_deletion
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
@@ -18,6 +19,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import Owner
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchOrigin, Depth
+from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 from headgate.storage.segment.transactions import Transactions
@@ -300,3 +302,14 @@ def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = No
         rolling.roll_for_retention(log, now_ms)
         count += delete_old_segments(log, now_ms, up_to)
     return count
+
+
+def repair(log: Log) -> bool:
+    """Repair a log at once; True if it takes records again."""
+    work = sync_failure_repair.begin(log)
+    if work is None:
+        return False
+    finish(work.steps())
+    if sync_failure_repair.apply(log, work):
+        finish(work.write_steps())
+    return sync_failure_repair.end(log, work)

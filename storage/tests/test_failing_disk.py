@@ -15,7 +15,6 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -26,6 +25,7 @@ from headgate.storage.tests.builders import (
     delete_old_segments,
     numbered,
     open_store,
+    repair,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -50,7 +50,7 @@ def insist(log: Log, act: Callable[[], object]) -> int:
             if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             if log.sync_error is not None:
-                sync_failure_repair.repair(log)
+                repair(log)
         else:
             return failures
     raise AssertionError("it never came back")

@@ -18,7 +18,7 @@ MAX_MODULES: Final = 16
 """In one folder."""
 MAX_TEST_MODULES: Final = 24
 """In one folder of tests."""
-UNLIMITED: Final = ("protocol/messages", "gateway/api/handlers")
+UNLIMITED: Final = ("protocol/messages", "protocol/tests/unserved", "gateway/api/handlers")
 """Folders with one module for each API."""
 
 

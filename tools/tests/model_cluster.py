@@ -19,6 +19,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.frame import FrameReader
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, TopicPartition, encode
 from headgate.protocol.messages import consumer_group_describe as kip_848
+from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from headgate.protocol.messages.describe_configs import (
@@ -55,7 +56,6 @@ from headgate.protocol.messages.find_coordinator import (
 )
 from headgate.protocol.messages.incremental_alter_configs import (
     SET,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -13,10 +13,9 @@ from headgate.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchPartition,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
+from headgate.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from headgate.storage.segment.file_slice import FileSlice
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.store import Change
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
+from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from headgate.protocol.messages.incremental_alter_configs import (
     APPEND,
     DELETE,
@@ -34,7 +35,6 @@ from headgate.protocol.messages.incremental_alter_configs import (
     SUBTRACT,
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -20,8 +20,7 @@ from headgate.storage.errors import StorageError
 from headgate.storage.files import File, Files
 from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import sync_failure_repair
-from headgate.storage.tests.builders import open_directory
+from headgate.storage.tests.builders import open_directory, repair
 
 TOPIC = TopicRecord(name="a", topic_id=b"a" * 16)
 FEATURE = FeatureLevelRecord(name="f", feature_level=1)
@@ -172,14 +171,10 @@ def test_after_a_failed_sync_nothing_is_written_before_the_repair(
     assert submitted.levels(log) == [1], "what was refused is not there"
     with pytest.raises(KafkaError, match="metadata cannot be changed since a sync to disk failed"):
         change(3)
-    repair(log)
+    assert repair(log)
     assert submitted.levels(log) == [1], "and does not come back when the log is mended"
     change(4)
     assert submitted.levels(log) == [1, 4]
-
-
-def repair(log: Log) -> None:
-    assert sync_failure_repair.repair(log)
 
 
 def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

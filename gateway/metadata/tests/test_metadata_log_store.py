@@ -21,7 +21,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
-from headgate.storage.recovery import sync_failure_repair
+from headgate.storage.tests.builders import repair
 
 
 class Opened:
@@ -321,7 +321,7 @@ def test_a_deletion_that_was_refused_is_not_done_by_the_next_start(
         assert code_of(lambda: before.metadata.create_topic("b")) is ErrorCode.KAFKA_STORAGE_ERROR
     log = before.store.logs[METADATA_TOPIC, 0]
     if is_mended:
-        assert sync_failure_repair.repair(log)
+        assert repair(log)
     assert list(before.metadata.image.topics) == ["a"]
     before.store.close()
     after = Opened(tmp_path)

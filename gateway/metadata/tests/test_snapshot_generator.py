@@ -24,7 +24,7 @@ from headgate.protocol.internal.metadata import (
 )
 from headgate.protocol.tests.examples import first_in_unit
 from headgate.storage.log import flushing
-from headgate.storage.recovery import sync_failure_repair
+from headgate.storage.tests.builders import repair
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 PARTS = 4
@@ -379,7 +379,7 @@ def test_a_log_that_waits_for_its_repair_has_no_snapshot() -> None:
         node.metadata.create_topic("b", 1)
     node.start()
     assert node.snapshots() == []
-    assert sync_failure_repair.repair(node.log)
+    assert repair(node.log)
     node.retry()
     assert len(node.snapshots()) == 1
     assert recorded_state(restarted(node).image) == recorded_state(node.image)

@@ -11,8 +11,8 @@ from headgate.protocol.client.connection import ClientConnection, Exchange
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.header import read_request_header, write_response_header
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from headgate.protocol.registry import request_class
 from headgate.protocol.schema import Message
+from headgate.protocol.tests.declared import request_class
 
 T = TypeVar("T")
 # A request and its version -> the response; bytes are sent as they are; None hangs up

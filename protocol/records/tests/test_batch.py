@@ -21,11 +21,12 @@ from headgate.protocol.records.batch import (
     iterate,
     patch,
     read_header,
-    recompress,
+    recompress_steps,
     set_log_append_time,
     split,
 )
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from headgate.protocol.steps import finish
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -160,7 +161,7 @@ def test_log_append_time_can_be_cleared() -> None:
 @given(some=records, before=st.sampled_from([NONE, GZIP, ZSTD]), after=st.sampled_from([NONE, SNAPPY, LZ4]))
 def test_recompression_keeps_the_records(some: list[Record], before: int, after: int) -> None:
     data = build(some, base_offset=2, compression=before, producer_id=1, producer_epoch=0, base_sequence=0)
-    other = recompress(data, after)
+    other = finish(recompress_steps(data, after))
     assert check_crc(other)
     assert read_header(other).compression == after
     assert list(iterate(other)) == list(iterate(data))

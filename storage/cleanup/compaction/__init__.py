@@ -1,16 +1,8 @@
 """Compaction of one log: rewrites segments without the records that have a later record with the same key.
 
-    planning        pure decisions
-    job             one compaction as plain values: the input from the log, and the results
-    batches         the batches of the segments
-    keys            the keys of the dirty part, each with its last offset
-    batch_cleaner   decides about each batch, and filters its records
-    work            the computation: collect the keys, then rewrite the segments
-    log_compaction  the whole: a job made, computed, and its new segments swapped into the log
-
-`batches`, `keys`, `batch_cleaner` and `work` only read closed segments and write files named `.cleaned`, in slices. So
-they may run in a thread, or in another process that has a `Job` but no log. Everything else runs on the loop.
-Memory: the table of keys, within `Job.table_bytes`, and a few batches. If the table is full, the next compaction
+`batches`, `keys`, `batch_cleaner` and `computation` only read closed segments and write files named `.cleaned`, in
+slices. So they may run in a thread, or in another process that has a `Job` but no log. Everything else runs on the
+loop. Memory: the table of keys, within `Job.table_bytes`, and a few batches. If the table is full, the next compaction
 handles the rest of the dirty part.
 
 Batches keep their offsets, producer fields, codec and timestamps. A batch that keeps all records is copied unchanged.

@@ -13,7 +13,6 @@ from headgate.storage.log import flushing, rolling, truncation
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.flush import MAX_SEGMENTS
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -24,6 +23,7 @@ from headgate.storage.tests.builders import (
     content,
     no_checkpoint,
     open_store,
+    repair,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -34,10 +34,6 @@ def new_log(files: CrashingFiles) -> Log:
 
 def after_a_power_cut(files: CrashingFiles, seed: int) -> Log | None:
     return open_store(files.crash(Random(seed), power=True)).logs.get(("t", 0))
-
-
-def repair(log: Log) -> None:
-    assert sync_failure_repair.repair(log)
 
 
 def test_what_is_appended_during_a_flush_is_not_covered() -> None:
@@ -122,7 +118,7 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
         with pytest.raises(KafkaError, match="input/output"):
             take()
     assert (log.recovery_point, log.end_offset) == (0, 1)
-    repair(log)
+    assert repair(log)
     assert (log.recovery_point, log.names_unsynced, log.epochs.is_synced) == (1, False, True)
     assert append(log, batch()) == 2
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import CRC_START, HEADER, BatchHeader, Record, build, iterate, read_header, split
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import File, Files
@@ -23,7 +24,7 @@ from headgate.storage.log.pending_write import MAX_STAGED_BYTES, PendingWrite
 from headgate.storage.log.producers import Producer, Producers
 from headgate.storage.log.validation import BROKER, CLIENT, BatchOrigin
 from headgate.storage.recovery.recovery_input import RecoveryInput
-from headgate.storage.recovery.recovery_steps import open_log
+from headgate.storage.recovery.recovery_steps import open_log_steps
 from headgate.storage.segment.segment import Segment
 
 NOW_MS = 1_700_000_000_000
@@ -206,7 +207,7 @@ def test_an_index_that_cannot_be_written_waits_in_memory(tmp_path: Path) -> None
     end_offset = appending.append(log, batch(b"shorter"), leader_epoch=1, now_ms=NOW_MS).first_offset + 1
     closing.close(log)
     partition = RecoveryInput("t", 0, directory, recovery_point=end_offset, is_clean=True)
-    again = open_log(Pool(Files()), partition, config, Random(0), NOW_MS)
+    again = finish(open_log_steps(Pool(Files()), partition, config, Random(0), NOW_MS))
     assert again.end_offset == end_offset
     assert content(again)[-1] == (end_offset - 1, b"shorter")
     closing.close(again)

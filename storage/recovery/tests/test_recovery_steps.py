@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from headgate.protocol.errors import KafkaError
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
@@ -17,7 +18,7 @@ from headgate.storage.errors import CorruptLog
 from headgate.storage.log import flushing
 from headgate.storage.recovery import recovery_steps as opening
 from headgate.storage.recovery.recovery_input import RecoveryInput
-from headgate.storage.recovery.recovery_steps import open_log
+from headgate.storage.recovery.recovery_steps import open_log_steps
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -167,7 +168,7 @@ def test_memory_of_a_killed_broker_is_synced_where_commits_are() -> None:
     for config, point in ((LogConfig(), 0), (log.config, 2)):
         found = RecoveryInput("t", 0, log.directory, TOPIC_ID)
         pool = Pool(killed(files))
-        again = open_log(pool, found, config, Random(0), NOW_MS)
+        again = finish(open_log_steps(pool, found, config, Random(0), NOW_MS))
         assert (again.recovery_point, again.end_offset) == (point, 2)
 
 

@@ -32,6 +32,7 @@ from headgate.storage.tests.builders import (
     next_offset,
     numbered,
     open_store,
+    repair,
 )
 from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, compact, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
@@ -79,7 +80,7 @@ def test_all_is_written_once_more_and_then_survives(seed: int) -> None:
     assert len(log.segments) > 2
     before, end_offset = content(log), log.end_offset
     assert log.pool.needs_repair == [log]
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     assert (log.recovery_point, log.end_offset, log.sync_error) == (end_offset, end_offset, None)
     for segment in log.segments:
         for path in segment.sealed_indexes:
@@ -110,11 +111,11 @@ def test_nothing_is_taken_meanwhile_and_all_is_read() -> None:
 def test_a_disk_that_still_fails_is_tried_again() -> None:
     log = broken()
     fault = files_of(log).fail(errno.EIO, "sync")
-    assert not sync_failure_repair.repair(log)
+    assert not repair(log)
     assert log.sync_error is not None
     assert fault.met
     files_of(log).heal()
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
 
 
 def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +126,7 @@ def test_what_the_system_dropped_is_lost_kept_aside_and_told(caplog: pytest.LogC
     position = lost.locate(lost.base_offset + 2)
     size = lost.size
     blank(log, lost, position, 30)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     end_offset = lost.base_offset + 2
     assert (log.end_offset, log.recovery_point) == (end_offset, end_offset)
     kept = content(log)
@@ -143,11 +144,11 @@ def test_what_is_lost_is_kept_aside_once_however_often_it_is_tried() -> None:
     blank(log, log.segments.active, log.segments.active.size - 50, 30)
     fault = files_of(log).fail(errno.EIO, "sync_directory")
     for _ in range(3):
-        assert not sync_failure_repair.repair(log)
+        assert not repair(log)
         assert not asides(log)
     assert fault.met == 3
     files_of(log).heal()
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     assert len(asides(log)) == 1
 
 
@@ -158,7 +159,7 @@ def asides(log: Log) -> dict[str, int]:
 def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
     log = broken(batch(), batch(), flushed=3)
     blank(log, log.segments[0], log.segments[0].locate(3), 200)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     assert (log.end_offset, log.recovery_point) == (3, 3)
     assert append(log, batch()) == 4
     assert_derived_state(log)
@@ -172,7 +173,7 @@ def test_offsets_are_not_reused_where_all_that_was_kept_is_lost() -> None:
     delete_old_segments(log, NOW_MS, up_to=end)
     for segment in log.segments:
         files_of(log).file(segment.path).content[:] = bytes(segment.size)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     assert (log.start_offset, log.end_offset) == (start, start)
     again = open_store(files_of(log).crash(Random(1), power=False)).logs["t", 0]
     assert (again.start_offset, again.end_offset) == (start, start)
@@ -238,7 +239,7 @@ def test_indexes_that_the_system_dropped_are_made_anew(suffix: str) -> None:
     path = getattr(segment, suffix).path
     whole = files_of(log).read(path)
     files_of(log).file(path).content[:] = bytes(len(whole))
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     assert files_of(log).read(path) == whole
     assert_derived_state(log)
 
@@ -257,7 +258,7 @@ def test_indexes_that_are_gone_or_cannot_be_read_are_made_anew(number: int, suff
         files_of(log).remove(path)
     else:
         files_of(log).fail(number, "read", path=path)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     files_of(log).heal()
     rolling.roll(log, NOW_MS)
     assert content(log) == before
@@ -268,10 +269,10 @@ def test_indexes_that_are_gone_or_cannot_be_read_are_made_anew(number: int, suff
 def test_an_index_for_which_there_is_no_descriptor_is_read_later() -> None:
     log = broken(*(batch() for _ in range(100)))
     fault = files_of(log).fail(errno.EMFILE, "read", path=".index")
-    assert not sync_failure_repair.repair(log)
+    assert not repair(log)
     assert fault.met
     files_of(log).heal()
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
 
 
 @pytest.mark.parametrize("is_active", [False, True])
@@ -286,7 +287,7 @@ def test_indexes_that_are_older_than_the_log_are_made_anew(is_active: bool) -> N
     entries = [whole[at : at + 8] for at in range(0, len(whole), 8)]
     older = [entry[:4] + (int.from_bytes(entry[4:], "big") - 1).to_bytes(4, "big") for entry in entries]
     files_of(log).file(segment.offsets.path).content[:] = b"".join(older)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     if is_active:  # made anew by a start, or once it is full
         assert not files_of(log).exists(segment.offsets.path)
     else:
@@ -302,9 +303,9 @@ def test_a_log_that_is_written_to_is_left_alone() -> None:
     log = broken()
     log.lock.operations |= log_lock.STAGED
     assert sync_failure_repair.begin(log) is None
-    assert not sync_failure_repair.repair(log)
+    assert not repair(log)
     log.lock.release(log_lock.STAGED)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
 
 
 def test_want_of_descriptors_is_not_the_disks_fault() -> None:
@@ -498,7 +499,7 @@ def test_replaced_segments_are_not_taken_for_bytes_behind_the_end() -> None:
     fail(log)
     before, active = values(log), log.segments.active
     blank(log, active, active.size - 80, 80)
-    assert sync_failure_repair.repair(log)
+    assert repair(log)
     assert values(log).items() < before.items()
     assert [name for name in asides(log) if not name.startswith(f"{active.base_offset:020d}.")] == []
     names = files_of(log).list(log.directory)

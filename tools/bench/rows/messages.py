@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from headgate.protocol import compiler, registry, wire
 from headgate.protocol.schema import Message, tree
+from headgate.protocol.tests.declared import request_class, response_class
 
 HOT = ("Produce", "Fetch", "ListOffsets", "OffsetCommit")
 SIZES = (1, 12, 100)
@@ -67,7 +68,7 @@ def rows(names: Sequence[str] = (), rounds: int = ROUNDS) -> Iterator[Row]:
     """The rows of `measure`, each as soon as it is measured."""
     for key, api in registry.APIS.items():
         if not names or api.name in names:
-            for cls in (registry.request_class(key), registry.response_class(key)):
+            for cls in (request_class(key), response_class(key)):
                 yield from _rows_of(cls, api.name in HOT, rounds)
 
 

@@ -14,13 +14,6 @@ else: the leader reads the others' metadata and assigns. The rules follow Apache
 | votes for protocols are even | any of them | the leader's preference |
 | size of a member | limit of a record | `max_member_bytes`: MESSAGE_TOO_LARGE |
 
-| file | content |
-|---|---|
-| `members.py` | members, with counts |
-| `group.py` | the group: hard state, replay, views |
-| `rebalance.py` | from one generation to the next |
-| `requests.py` | requests and ticks |
-
 Requests to a consumer group are answered by `consumer/classic_protocol.py`.
 """
 

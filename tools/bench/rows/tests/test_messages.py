@@ -7,10 +7,11 @@ import pytest
 
 from headgate.protocol import compiler, registry
 from headgate.protocol.schema import Message, tree
+from headgate.protocol.tests.declared import request_class, response_class
 from headgate.tools.bench.rows import messages
 from headgate.tools.bench.rows.messages import MARK, Row
 
-CLASSES = [cls for key in registry.APIS for cls in (registry.request_class(key), registry.response_class(key))]
+CLASSES = [cls for key in registry.APIS for cls in (request_class(key), response_class(key))]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_compiler_and_construct_agree_on_the_samples(cls: type[Message]) -> None
     ],
 )
 def test_a_size_is_that_of_the_innermost_arrays(key: int, version: int, size: int, elements: int) -> None:
-    assert messages.sample(registry.request_class(key), version, size)[1] == elements
+    assert messages.sample(request_class(key), version, size)[1] == elements
 
 
 def test_a_hot_message_has_a_mark_in_every_version_and_size(timed: list[int]) -> None:

@@ -1,7 +1,7 @@
 """InitializeShareGroupState: a group coordinator creates the state of share-partitions (KIP-932)."""
 
-from headgate.protocol.messages.delete_share_group_state import PartitionResult
 from headgate.protocol.schema import Message, Struct, array, int32, int64, string, uuid, v
+from headgate.protocol.tests.unserved.delete_share_group_state import PartitionResult
 
 
 class PartitionData(Struct):

@@ -3,8 +3,8 @@
 v1 how many deliveries are complete (KIP-1226)
 """
 
-from headgate.protocol.messages.read_share_group_state import PartitionData
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.tests.unserved.read_share_group_state import PartitionData
 
 
 class ReadStateSummaryData(Struct):

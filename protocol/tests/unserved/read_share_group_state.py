@@ -1,7 +1,7 @@
 """ReadShareGroupState: a leader reads the state of its share-partitions (KIP-932)."""
 
-from headgate.protocol.messages.write_share_group_state import StateBatch
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
+from headgate.protocol.tests.unserved.write_share_group_state import StateBatch
 
 
 class PartitionData(Struct):

@@ -3,8 +3,8 @@
 v1 how many deliveries are complete (KIP-1226)
 """
 
-from headgate.protocol.messages.delete_share_group_state import PartitionResult
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid, v
+from headgate.protocol.tests.unserved.delete_share_group_state import PartitionResult
 
 
 class StateBatch(Struct):

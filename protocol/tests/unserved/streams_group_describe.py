@@ -3,10 +3,6 @@
 v1 descriptions of topologies (KIP-1331), the assignor (KIP-1357)
 """
 
-from headgate.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
-from headgate.protocol.messages.streams_group_topology_description_update import (
-    TopologyDescription,
-)
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -19,6 +15,10 @@ from headgate.protocol.schema import (
     nullable_string,
     string,
     v,
+)
+from headgate.protocol.tests.unserved.streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
+from headgate.protocol.tests.unserved.streams_group_topology_description_update import (
+    TopologyDescription,
 )
 
 

@@ -4,7 +4,6 @@ v0 was an early access; Kafka has removed it   v2 renewed locks (KIP-1222)
 """
 
 from headgate.protocol.messages.produce import NodeEndpoint
-from headgate.protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch
 from headgate.protocol.schema import (
     Message,
     Struct,
@@ -16,6 +15,7 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
+from headgate.protocol.tests.unserved.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch
 
 
 class AcknowledgePartition(Struct):
