@@ -199,14 +199,14 @@ class Conversions:
         self._turn_bytes = 0  # bytes converted on the loop in the present turn
         self.waiting_bytes = 0
 
-    def run(self, steps: Steps[Any], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> Any:
+    def run(self, steps: Steps[T], size: int, done: Done, is_wanted: Callable[[], bool] | None = None) -> T | None:
         """The result, if the first slice completes it; otherwise None, and `done` gets the result, as with `submit`."""
         made = self.at_once(steps, size)
         if made is None:
             self.submit(steps, size, done, is_wanted)
         return made
 
-    def at_once(self, steps: Steps[Any], first_bytes: int) -> Any:
+    def at_once(self, steps: Steps[T], first_bytes: int) -> T | None:
         """The result, if the first slice completes it, which may convert `first_bytes`; otherwise None."""
         if self._turn_bytes < TURN_BYTES:
             if not self._turn_bytes:
@@ -215,7 +215,8 @@ class Conversions:
             try:
                 next(steps)
             except StopIteration as end:
-                return end.value
+                made: T = end.value
+                return made
         return None
 
     def awaited(self, steps: Steps[T], size: int) -> Task[T]:

@@ -33,13 +33,14 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.scheduler import Timer
-from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, sleep, value_of
+from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Outcome, Running, Task, WaitList, sleep, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import BROKER, BatchFacts
 
 S = TypeVar("S", bound=CoordinatorShard)
+R = TypeVar("R", bound=Struct)
 
 FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
@@ -200,8 +201,11 @@ class Coordinator(Generic[S]):
     # Requests
 
     def submit(
-        self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
-    ) -> Any:
+        self,
+        key: str,
+        decide: Callable[[S, Ticket], Decision],
+        failure_response: Callable[[ErrorCode], R] | None = None,
+    ) -> Outcome[R]:
         """Return the reply that `decide` decides, or a task that waits for the reply.
 
         With `failure_response` the write may wait for the end of the turn, if the decision answers this request alone.
@@ -219,7 +223,8 @@ class Coordinator(Generic[S]):
             self._queue.append((key, decide, ticket))
             return ticket.later()
         self._start(self._decide(key, decide, ticket, failure_response))
-        return ticket.later() if ticket.reply is None else ticket.value()
+        outcome: Outcome[R] = ticket.later() if ticket.reply is None else ticket.value()
+        return outcome
 
     def run(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
         """Decide without a request, after the requests in the queue; do nothing without a shard."""
