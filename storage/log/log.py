@@ -31,6 +31,7 @@ from headgate.storage.log.segments import Segments
 from headgate.storage.segment import timestamp_lookup
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import GROWING
 from headgate.storage.segment.timestamp_lookup import More, TimestampOffset
 from headgate.storage.segment.transaction_index import Reaching
 
@@ -305,7 +306,7 @@ class Log:
         segments.replace_all(
             Segment(self.pool, self.directory, self.start_offset, created_ms=segments.active.created_ms)
         )
-        segments.active.may_be_longer = True
+        segments.active.state = GROWING
         self.end_offset = self.start_offset
         self.has_transactions = False
         self.epochs.forget_behind(0)
