@@ -38,11 +38,9 @@ class Shards:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return self.replies[key]
 
-    def _respond(self, replies: list[Any]) -> list[Any]:
-        return replies
-
     def gather(self, keys: Sequence[str]) -> None:
-        self.tasks.start(gather_replies(keys, self.ask, self._respond), self.responses.append)
+        task: Any = gather_replies(keys, self.ask, list[Any])
+        self.tasks.start(task, self.responses.append)
 
     def reply(self, key: str, reply: Any) -> None:
         self.replies[key] = reply
