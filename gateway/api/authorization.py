@@ -21,9 +21,9 @@ from copy import copy
 from dataclasses import replace
 from enum import IntEnum
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
-from headgate.gateway.api.context import Client, HandlerContext
+from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.tasks import Task, is_task
@@ -62,6 +62,8 @@ class AclResource(IntEnum):
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
+
+M = TypeVar("M", bound=Message)
 
 DENIALS = {
     AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -211,7 +213,7 @@ def denied(resource: AclResource) -> KafkaError:
     return KafkaError(code, code.message)
 
 
-def _with(request: Any, name: str, value: Any) -> Any:
+def _with(request: M, name: str, value: Any) -> M:
     """A copy of the request with another value in one field; an error response needs the original request."""
     changed = copy(request)
     setattr(changed, name, value)
@@ -221,15 +223,13 @@ def _with(request: Any, name: str, value: Any) -> Any:
 # The step of a route
 
 
-def with_authorization(
-    handler: Callable[[Any, HandlerContext], Any], rule: Rule, authorizer: Authorizer
-) -> Callable[..., Any]:
+def with_authorization(handler: Handler, rule: Rule, authorizer: Authorizer) -> Handler:
     """The handler with its rule as a step before it."""
 
-    def handle(request: Any, context: HandlerContext) -> Any:
+    def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
         authorization = Authorization(authorizer, request, context)
         rule(authorization)
-        outcome = authorization.response
+        outcome: HandlerOutcome = authorization.response
         if outcome is None:
             outcome = handler(authorization.request, authorization.context)
         return amended(outcome, partial(_apply, authorization.amends)) if authorization.amends else outcome
@@ -242,7 +242,7 @@ def _apply(amends: Iterable[Callable[[Any], None]], response: Any) -> None:
         amend(response)
 
 
-def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
+def amended(outcome: HandlerOutcome, amend: Callable[[Any], None]) -> HandlerOutcome:
     """The outcome of a handler; `amend` changes the response as soon as there is one."""
     if isinstance(outcome, Message):
         amend(outcome)

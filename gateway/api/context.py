@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headgate.gateway.coordinator.decision import RequestContext
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.tasks import Silent, Task
+from headgate.protocol.schema import Message
 
 if TYPE_CHECKING:
     from headgate.gateway.api.conversion import Conversions
@@ -117,3 +119,8 @@ class HandlerContext:
     def request_context(self) -> RequestContext:
         """The part of this context that group state machines get."""
         return RequestContext(self.client_id or "", f"/{self.client.remote_host}", self.version)
+
+
+HandlerOutcome: TypeAlias = Message | Task[Any] | Silent | None
+"""The outcome of a handler: a response, a task that makes it, or no response."""
+Handler: TypeAlias = Callable[[Any, HandlerContext], HandlerOutcome]

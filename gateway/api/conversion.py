@@ -198,15 +198,15 @@ class Conversions:
         self.waiting_bytes = 0
 
     def run(
-        self, steps: Steps[Any], size: int, resume: Callable[[Any], None], is_wanted: Callable[[], bool] | None = None
-    ) -> Any:
+        self, steps: Steps[T], size: int, resume: Callable[[Any], None], is_wanted: Callable[[], bool] | None = None
+    ) -> T | None:
         """The result, if the first slice completes it; otherwise None, and `resume` gets it, as with `submit`."""
         made = self.at_once(steps, size)
         if made is None:
             self.submit(steps, size, resume, is_wanted)
         return made
 
-    def at_once(self, steps: Steps[Any], first_bytes: int) -> Any:
+    def at_once(self, steps: Steps[T], first_bytes: int) -> T | None:
         """The result, if the first slice completes it, which may convert `first_bytes`; otherwise None."""
         if self._turn_bytes < TURN_BYTES:
             if not self._turn_bytes:
@@ -215,7 +215,8 @@ class Conversions:
             try:
                 next(steps)
             except StopIteration as end:
-                return end.value
+                made: T = end.value
+                return made
         return None
 
     def awaited(self, steps: Steps[T], size: int) -> Task[T]:

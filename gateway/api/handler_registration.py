@@ -12,13 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from headgate.gateway.api.authorization import Rule
 from headgate.gateway.api.authorization_rules import unrestricted
-from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.runtime.tasks import Silent, Task
+from headgate.gateway.api.context import Handler
 from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
 
-Outcome = Message | Task[Any] | Silent | None
-Handler = Callable[[Any, HandlerContext], Outcome]
 H = TypeVar("H", bound=Handler)
 
 

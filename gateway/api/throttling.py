@@ -6,12 +6,12 @@ nothing more on the connection, whatever the client does. Without a quota, a rou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate.gateway.api.authorization import amended
-from headgate.gateway.api.context import Client, HandlerContext
+from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome
 from headgate.protocol import registry
+from headgate.protocol.schema import Message
 
 
 class Quota(Protocol):
@@ -31,10 +31,10 @@ class Throttling:
         self._api_key = api_key
         self._has_field = any(field.name == "throttle_time_ms" for field in registry.response_class(api_key).fields)
 
-    def throttled(self, handler: Callable[[Any, HandlerContext], Any]) -> Callable[[Any, HandlerContext], Any]:
+    def throttled(self, handler: Handler) -> Handler:
         """The handler with its quota step. After a raising handler, the route calls `note`."""
 
-        def handle(request: Any, context: HandlerContext) -> Any:
+        def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
             monotonic_ms = context.broker.clock.monotonic_ms
             started_ms = monotonic_ms()
             outcome = handler(request, context)

@@ -33,13 +33,25 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.scheduler import Timer
-from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, next_turn, sleep, value_of
+from headgate.gateway.runtime.tasks import (
+    SLICE_MS,
+    Ask,
+    Changes,
+    Outcome,
+    Running,
+    Task,
+    WaitList,
+    next_turn,
+    sleep,
+    value_of,
+)
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import BROKER, BatchFacts
 
 S = TypeVar("S", bound=CoordinatorShard)
+R = TypeVar("R", bound=Struct)
 
 FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
@@ -156,6 +168,9 @@ class _State(Enum):
     """A thread writes for the shard; requests wait in the queue."""
 
 
+_CLOSED, _UNLOADED, _LOADING, _OUTDATED, _ACTIVE, _WRITING = _State
+
+
 class Coordinator(Generic[S]):
     """Owns a shard and the log from which the shard is replayed.
 
@@ -182,7 +197,7 @@ class Coordinator(Generic[S]):
         self._make_shard = make_shard
         self._when_loaded = loaded
         self._perform = perform
-        self._state = _State.UNLOADED
+        self._state = _UNLOADED
         self._unfinished_writes = 0  # writes of threads, also for a shard that has ended
         self._queue: deque[tuple[str, Callable[[S, Ticket], Decision], RequestTicket | None]] = deque()
         self._effects: deque[tuple[int, Decision]] = deque()  # (end offset that must be committed, decision)
@@ -195,13 +210,16 @@ class Coordinator(Generic[S]):
     @property
     def committed_shard(self) -> S | None:
         """The shard, if all that it has replayed is below the high watermark, and nothing more is being written."""
-        return None if self._state is _State.WRITING or self.partition.high_watermark < self._end_offset else self.shard
+        return None if self._state is _WRITING or self.partition.high_watermark < self._end_offset else self.shard
 
     # Requests
 
     def submit(
-        self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
-    ) -> Any:
+        self,
+        key: str,
+        decide: Callable[[S, Ticket], Decision],
+        failure_response: Callable[[ErrorCode], R] | None = None,
+    ) -> Outcome[R]:
         """Return the reply that `decide` decides, or a task that waits for the reply.
 
         With `failure_response` the write may wait for the end of the turn, if the decision answers this request alone.
@@ -212,18 +230,19 @@ class Coordinator(Generic[S]):
         if self.shard is None:
             raise self._absent()
         ticket = RequestTicket(self)
-        if self._state is _State.WRITING:
+        if self._state is _WRITING:
             if len(self._queue) >= MAX_QUEUED:
                 message = f"{MAX_QUEUED} requests wait for the disk"
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
             self._queue.append((key, decide, ticket))
             return ticket.later()
         self._start(self._decide(key, decide, ticket, failure_response))
-        return ticket.later() if ticket.reply is None else ticket.value()
+        outcome: Outcome[R] = ticket.later() if ticket.reply is None else ticket.value()
+        return outcome
 
     def run(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
         """Decide without a request, after the requests in the queue; do nothing without a shard."""
-        if self._state is _State.WRITING:
+        if self._state is _WRITING:
             self._queue.append((key, decide, None))
         elif self.shard is not None:
             self._start(self._decide(key, decide, None))
@@ -265,7 +284,7 @@ class Coordinator(Generic[S]):
             self._topic.logger.error(message, self.partition, error)
 
     def _absent(self) -> KafkaError:
-        if self._state is _State.CLOSED:
+        if self._state is _CLOSED:
             return KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of the {self._topic.key_name} moved")
         where = f"{self.partition.topic}-{self.partition.index}"
         return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{where} is being loaded")
@@ -364,7 +383,7 @@ class Coordinator(Generic[S]):
     def _start(self, write: Task[None] | None) -> None:
         """Have a thread write a decision; the requests that come meanwhile wait in the queue."""
         if write is not None:
-            self._state = _State.WRITING
+            self._state = _WRITING
             self.services.tasks.start(self._write_queued(write))
 
     def _write_queued(self, write: Task[None] | None) -> Task[None]:
@@ -378,7 +397,7 @@ class Coordinator(Generic[S]):
                     write = self._decide_next()
         finally:
             if ended is self.ended:
-                self._state = _State.ACTIVE
+                self._state = _ACTIVE
                 self._arm()
 
     def _decide_next(self) -> Task[None] | None:
@@ -523,14 +542,14 @@ class Coordinator(Generic[S]):
         """Tick the keys that are due, for about a millisecond."""
         self._timer, self._timer_ms = None, NEVER
         now_ms = self.services.clock.monotonic_ms()
-        while self.shard is not None and self._state is not _State.WRITING:
+        while self.shard is not None and self._state is not _WRITING:
             key = self.shard.take_due(now_ms)
             if key is None:
                 break
             self._tick_key(key)
             if self.services.clock.monotonic_ms() - now_ms > SLICE_MS:
                 break
-        if self._state is not _State.WRITING:
+        if self._state is not _WRITING:
             self._arm()
 
     def _tick_key(self, key: str) -> None:
@@ -545,19 +564,19 @@ class Coordinator(Generic[S]):
 
     def close(self) -> None:
         """End the shard: waiting clients get NOT_COORDINATOR."""
-        self._end(_State.CLOSED)
+        self._end(_CLOSED)
 
     def reload(self, why: str) -> None:
         """Load the shard again: the log differs from the replayed records."""
         if self.shard is not None:
             self._topic.logger.error("%r is loaded again: %s", self.partition, why)
-            self._end(_State.UNLOADED)
+            self._end(_UNLOADED)
             self.services.scheduler.call_soon(self._load)
 
     def log_was_truncated(self) -> None:
         """Load the shard again from the rest of the truncated log; clients get an error and retry."""
-        if self._state is _State.LOADING:
-            self._state = _State.OUTDATED
+        if self._state is _LOADING:
+            self._state = _OUTDATED
         self.reload("its log was truncated")
 
     def _end(self, state: _State) -> None:
@@ -575,9 +594,9 @@ class Coordinator(Generic[S]):
 
     def _load(self) -> None:
         # The shard would miss a batch that lands after the load: so the end of that write calls this again
-        if self._state is not _State.UNLOADED or self._unfinished_writes:
+        if self._state is not _UNLOADED or self._unfinished_writes:
             return
-        self._state = _State.LOADING
+        self._state = _LOADING
         self.services.appends.commit()  # staged batches have to be in the file
         log, began_ms = self.partition.log, self.services.clock.monotonic_ms()
         replay = LogReplay(self._make_shard(), log.start_offset)
@@ -591,20 +610,20 @@ class Coordinator(Generic[S]):
         if error is None:
             self._loaded(replay, began_ms)
             return
-        if self._state is not _State.CLOSED:
-            self._state = _State.UNLOADED
+        if self._state is not _CLOSED:
+            self._state = _UNLOADED
         self._topic.logger.error("%r cannot be loaded; the broker retries: %s", self.partition, error)
         self.services.scheduler.call_after(LOAD_RETRY_MS, self._load)
 
     def _loaded(self, replay: LogReplay[S], began_ms: float) -> None:
-        if self._state is _State.CLOSED:
+        if self._state is _CLOSED:
             return
-        if self._state is _State.OUTDATED:
-            self._state = _State.UNLOADED
+        if self._state is _OUTDATED:
+            self._state = _UNLOADED
             self._load()
             return
         now_ms, logger = self.services.clock.monotonic_ms(), self._topic.logger
-        self._state, self.shard = _State.ACTIVE, replay.shard
+        self._state, self.shard = _ACTIVE, replay.shard
         self._end_offset = self.partition.log.end_offset
         if replay.replayed:
             where = self.partition.topic, self.partition.index

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from headgate.gateway.coordinator.coordinator import Coordinator, FailureResponse, Perform
+from headgate.gateway.coordinator.coordinator import Coordinator, Perform
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import gather_replies
 from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
@@ -21,9 +21,13 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.schema import Struct
 
 S = TypeVar("S", bound=CoordinatorShard)
+R = TypeVar("R", bound=Struct)
+A = TypeVar("A")
 MIN_ISR = "min.insync.replicas"
 
 
@@ -58,8 +62,11 @@ class CoordinatorRuntime(Generic[S]):
     # Requests
 
     def submit(
-        self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
-    ) -> Any:
+        self,
+        key: str,
+        decide: Callable[[S, Ticket], Decision],
+        failure_response: Callable[[ErrorCode], R] | None = None,
+    ) -> Outcome[R]:
         """Have the key's shard decide; return the decided reply, or a task that waits for the reply.
 
         `failure_response` makes the response of a failed write. With it a small write may wait for the end of the turn;
@@ -79,8 +86,8 @@ class CoordinatorRuntime(Generic[S]):
         index: int,
         key: str,
         decide: Callable[[S, Ticket], Decision],
-        failure_response: FailureResponse | None = None,
-    ) -> Any:
+        failure_response: Callable[[ErrorCode], R] | None = None,
+    ) -> Outcome[R]:
         """`submit` to the shard of a partition: WriteTxnMarkers names the log of the transaction, not a key.
 
         Raises KafkaError as `submit` does; UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist.
@@ -95,11 +102,11 @@ class CoordinatorRuntime(Generic[S]):
         self,
         keys: Sequence[str],
         decide: Callable[[S, str, Ticket], Decision],
-        assemble: Callable[[list[Any]], Any],
-    ) -> Any:
+        assemble: Callable[[list[Any]], Outcome[A]],
+    ) -> Outcome[A]:
         """Have the shards of many keys decide: see `gather_replies`."""
 
-        def ask(key: str) -> Any:
+        def ask(key: str) -> Outcome[Struct]:
             return self.submit(key, lambda shard, ticket: decide(shard, key, ticket))
 
         return gather_replies(keys, ask, assemble)

@@ -119,7 +119,7 @@ class ProcessWorker:
         self._is_asked = True
         self._scheduler.in_thread(partial(self._exchange, request, read), answered)
 
-    def _exchange(self, request: dict[str, Any], read: Callable[[Any], Any]) -> Any:
+    def _exchange(self, request: dict[str, Any], read: Callable[[Any], T]) -> T:
         """Send a request and wait for the answer, in a thread that only waits."""
         if self._is_over:
             raise StoppedError("compaction was stopped")
@@ -181,7 +181,7 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _read_answer(answer: dict[str, Any], read: Callable[[Any], Any]) -> Any:
+def _read_answer(answer: dict[str, Any], read: Callable[[Any], T]) -> T:
     if "done" in answer:
         return read(answer["done"])
     if "errno" in answer:

@@ -19,6 +19,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -58,21 +59,41 @@ Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
 Configs = Mapping[str, str | None]
 
 
+class ChangeState(Enum):
+    """The steps of a change, in their order. A refused change skips the preparation."""
+
+    SUBMITTED = auto()
+    WRITTEN = auto()
+    PREPARING = auto()
+    PREPARED = auto()
+    SETTLED = auto()
+
+
 class Change:
     """Records on the way into the store, and the image that includes them. `error` is the reason of a failure.
 
     A change without records of its own waits for the change that it was planned upon, and fails with that change.
     """
 
-    __slots__ = ("error", "image", "is_begun", "is_prepared", "is_settled", "is_written", "records", "validated")
+    __slots__ = ("error", "image", "records", "state", "validated")
 
     def __init__(self, records: Sequence[MetadataRecord], image: Image) -> None:
         self.records = records
         self.image = image
         self.error: KafkaError | None = None
-        self.is_written = self.is_begun = self.is_prepared = self.is_settled = False
+        self.state = ChangeState.SUBMITTED
         self.validated: list[Change] = []
         """The changes without records that were planned upon this one."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the store has the records, or has refused them."""
+        return self.state is not ChangeState.SUBMITTED
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the change has taken effect, or has failed."""
+        return self.state is ChangeState.SETTLED
 
 
 def prepare_nothing(_old: Image, _new: Image, _names: Collection[str], resume: Callable[[], None]) -> None:
@@ -202,7 +223,7 @@ class MetadataStore(ABC):
         if validate_only or not records:
             upon = self._last_pending()
             if upon is None:
-                change.is_settled = True
+                change.state = ChangeState.SETTLED
             else:
                 upon.validated.append(change)
             return change
@@ -220,7 +241,7 @@ class MetadataStore(ABC):
 
     def _written(self, change: Change, error: KafkaError | None) -> None:
         """Note that a change is in the store, or was refused."""
-        change.error, change.is_written = error, True
+        change.error, change.state = error, ChangeState.WRITTEN
         if error is not None:
             self._replan()
         self._settle()
@@ -228,7 +249,7 @@ class MetadataStore(ABC):
     def _written_by_others(self, records: Sequence[MetadataRecord]) -> None:
         """Apply another broker's change, after the changes that `_written` was called for, and before all others."""
         change = Change(records, self.written_image.apply_all(records))
-        change.is_written = True
+        change.state = ChangeState.WRITTEN
         unwritten = (number for number, change in enumerate(self._pending) if not change.is_written)
         self._pending.insert(next(unwritten, len(self._pending)), change)
         self._replan()
@@ -260,24 +281,24 @@ class MetadataStore(ABC):
             self._is_settling = False
 
     def _is_ready(self, change: Change) -> bool:
-        if change.is_written and not change.is_begun and change.error is None:
-            change.is_begun = True
+        if change.state is ChangeState.WRITTEN and change.error is None:
+            change.state = ChangeState.PREPARING
             names = changed_topics(change.records, self.image, change.image)
             try:
                 self._prepare(self.image, change.image, names, partial(self._prepared, change))
             except Exception:  # a fault of the preparation must not keep later changes waiting
                 logger.exception("a change of the metadata could not be prepared; it takes effect all the same")
-                change.is_prepared = True
-        return change.is_written and (change.is_prepared or change.error is not None)
+                change.state = ChangeState.PREPARED
+        return change.state is ChangeState.PREPARED or change.error is not None
 
     def _prepared(self, change: Change) -> None:
-        change.is_prepared = True
+        if change.state is ChangeState.PREPARING:
+            change.state = ChangeState.PREPARED
         self._settle()
 
     def _end(self, change: Change) -> None:
-        change.is_settled = True
-        for validated in change.validated:
-            validated.error, validated.is_settled = change.error, True
+        for settled in (change, *change.validated):
+            settled.error, settled.state = change.error, ChangeState.SETTLED
         try:
             if change.error is None:
                 self._apply(change)

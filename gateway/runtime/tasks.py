@@ -137,6 +137,8 @@ class Together(Generic[T]):
 
 Wait: TypeAlias = Changes | Together[Any] | Ask | None
 Task: TypeAlias = Generator[Wait, Any, T]
+Outcome: TypeAlias = T | Task[T]
+"""A result that is there, or the task that waits for it."""
 
 
 class Silent(NamedTuple):

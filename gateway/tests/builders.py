@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from headgate.gateway.api.context import Client, HandlerContext
-from headgate.gateway.api.handler_registration import Handler, Outcome, load
+from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -111,7 +111,7 @@ class Node:
         """What a handler of a request of `version` gets."""
         return HandlerContext(self.services, self.client, version, "test")
 
-    def handle(self, request: Message, version: int) -> Outcome:
+    def handle(self, request: Message, version: int) -> HandlerOutcome:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""
         handler = handler_of(request, version)
         if self.cluster is not None:

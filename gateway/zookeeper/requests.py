@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.session import (
@@ -137,7 +137,7 @@ def ensure(session: Session, path: str) -> Task[None]:
             checked(above, found)
 
 
-def checked(path: str, answer: Any) -> Any:
+def checked(path: str, answer: T | KeeperError) -> T:
     """An answer that is no error. Raises Failed."""
     if isinstance(answer, KeeperError):
         raise (Lost if answer in _CONNECTION_ENDED else Failed)(path, answer)

@@ -15,6 +15,7 @@ from headgate.storage.files import parent
 from headgate.storage.log.flush import MAX_SEGMENTS, NOT_BEGUN, Flush, hold
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import BY_NAME, FAILED, FLUSH, FLUSHING
+from headgate.storage.segment.segment_file import SOUND
 
 
 def is_due(log: Log, now_ms: int) -> bool:
@@ -161,7 +162,7 @@ def refuse(log: Log, error: KafkaError) -> None:
 
 def accept(log: Log) -> None:
     """Accept records again: everything in the log was checked, and is on the disk."""
-    log.segments.active.may_be_longer = False
+    log.segments.active.state = SOUND
     log.sync_error, log.is_ahead = None, False
     log.lock.release(FAILED)
     note_all_synced(log)

@@ -45,7 +45,7 @@ from headgate.storage.segment.index_finalization import (
     note_written,
 )
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.segment_file import LOG_SUFFIX
+from headgate.storage.segment.segment_file import GROWING, LOG_SUFFIX, SOUND
 from headgate.storage.segment.transaction_index import parse
 
 logger = logging.getLogger("headgate.storage")
@@ -241,7 +241,7 @@ class SyncFailureRepair:
                 segment.follow_transactions()
         finally:
             segment.close()
-        segment.may_be_longer = file_size > size
+        segment.state = GROWING if file_size > size else SOUND
         self.renewed[segment.base_offset] = segment
 
     def rebuild_index_steps(self, base_offset: int) -> Steps[None]:
@@ -267,7 +267,7 @@ class SyncFailureRepair:
         copy = Log(pool, self._directory, *log.key, log.topic_id, log.config, segments, Random(0))
         copy.recovered(self.end_offset, is_clean=True)
         if log.has_transactions:
-            copy.note_transactions()
+            copy.has_transactions = True
         return copy
 
     # Files follow the log in memory

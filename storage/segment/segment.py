@@ -22,7 +22,16 @@ from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.batch_seek import NO_LIMIT, BatchBounds, damaged, seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex, WrongIndex
-from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX, NO_SIZES, SegmentFile
+from headgate.storage.segment.segment_file import (
+    DEBRIS,
+    DELETED_SUFFIX,
+    GROWING,
+    LOG_SUFFIX,
+    NO_SIZES,
+    RETIRED,
+    SOUND,
+    SegmentFile,
+)
 from headgate.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX, ".snapshot")
@@ -162,7 +171,7 @@ class Segment(SegmentFile):
         file = self._file or self.file
         if self.is_sealed:
             self._unseal()
-        if self._has_debris:
+        if self.state is DEBRIS:
             self._cut_debris(file)
         error = None
         try:
@@ -175,10 +184,10 @@ class Segment(SegmentFile):
         """The file for a write at the end, with a reference that the caller releases. Raises OSError."""
         if self.is_sealed:
             self._unseal()
-        if self._has_debris:
+        if self.state is DEBRIS:
             self._cut_debris(self.file)
         file = self.hold()
-        self.may_be_longer = True
+        self.state = GROWING
         return file
 
     def finish_append(
@@ -192,12 +201,12 @@ class Segment(SegmentFile):
 
         `in_memory`: new index entries stay in memory, as the disk is slow.
         """
-        self.may_be_longer = False
-        if self._is_retired:
+        if self.state is RETIRED:
             return
+        self.state = SOUND
         if error is not None:
             self.close()
-            self._has_debris = True
+            self.state = DEBRIS
             with contextlib.suppress(OSError):
                 self._cut_debris(self.file)
             raise error
@@ -230,7 +239,7 @@ class Segment(SegmentFile):
         True if there were entries to write: the next `sync` makes them durable. Raises OSError.
         """
         self._check_alive()
-        if self._has_debris:
+        if self.state is DEBRIS:
             self._cut_debris(self.file)
         if self.is_sealed or not self.size:
             return False
@@ -286,7 +295,7 @@ class Segment(SegmentFile):
     def truncate(self, position: int) -> None:
         """Cut the segment at `position`, the beginning of a batch."""
         self.file.truncate(position)
-        self._has_debris = False
+        self.state = SOUND
         self.size = position
         self.offsets.truncate_to(position)
         self._trim_times()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 
 from headgate.protocol.records import Buffer, batch
 from headgate.protocol.records.batch import BatchHeader
@@ -25,22 +26,35 @@ WINDOW_BYTES = 4096
 """The size of one read of a batch seek."""
 
 
+class FileState(Enum):
+    """The end of a segment's file, compared with the size of the segment."""
+
+    SOUND = auto()
+    GROWING = auto()
+    """A thread appends to the file, or is about to cut it: the file may be longer."""
+    DEBRIS = auto()
+    """A failed write left bytes at the end, and the disk refused to cut them off."""
+    RETIRED = auto()
+    """The log was deleted, and another log may use the names of its files."""
+
+
+SOUND, GROWING, DEBRIS, RETIRED = FileState
+
+
 class SegmentFile:
     """The file of a segment, and its indexes."""
 
     __slots__ = (
         "_file",
-        "_has_debris",
-        "_is_retired",
         "_suffix",
         "aborted",
         "base_offset",
         "directory",
         "has_legacy_format",
-        "may_be_longer",
         "offsets",
         "pool",
         "size",
+        "state",
         "times",
         "was_truncated",
     )
@@ -67,11 +81,9 @@ class SegmentFile:
         self.has_legacy_format = False
         """Whether the segment may hold messages of magic 0 and 1: see `storage.segment.legacy_messages`."""
         self._file: File | None = None
-        self._has_debris = False  # a failed write left bytes at the end, and the disk refused to cut them off
+        self.state = SOUND
         self.was_truncated = False
         """Whether bytes of a failed write were cut off: a crash before a sync brings them back."""
-        self.may_be_longer = False  # a thread appends to the file, or is about to cut it
-        self._is_retired = False
 
     @property
     def path(self) -> str:
@@ -110,8 +122,8 @@ class SegmentFile:
             file = self.pool.open(self.path)
             if self.is_deleted:
                 return file
-            if file.size() > self.size and not self.may_be_longer:
-                self._has_debris = True
+            if file.size() > self.size and self.state is not GROWING:
+                self.state = DEBRIS
                 with contextlib.suppress(OSError):  # reads work; the next append has to cut the file
                     self._cut_debris(file)
             self._file = file
@@ -121,16 +133,16 @@ class SegmentFile:
     def _cut_debris(self, file: File) -> None:
         """Cut off the rest of a failed write. Raises OSError."""
         file.truncate(self.size)
-        self._has_debris, self.was_truncated = False, True
+        self.state, self.was_truncated = SOUND, True
 
     def _check_alive(self) -> None:
-        if self._is_retired:
+        if self.state is RETIRED:
             raise OSError(errno.ESTALE, "the log was deleted; its path may be another's by now", self.path)
 
     def retire(self) -> None:
         """Close the file for good."""
         self.close()
-        self._is_retired = True
+        self.state = RETIRED
 
     def hold(self) -> File:
         """The open file with one more reference, which the caller releases."""

@@ -7,7 +7,6 @@ v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import every, group
@@ -18,6 +17,7 @@ from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, 
 from headgate.gateway.coordinator.transactions import partitions as requests
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -32,7 +32,7 @@ def _authorize_id(authorization: Authorization) -> None:
 
 
 @handles(AddOffsetsToTxnRequest, versions="0-4", authorize=every(_authorize_id, group(AclOperation.READ)), stages=True)
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: HandlerContext) -> Any:
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: HandlerContext) -> Outcome[AddOffsetsToTxnResponse]:
     """Have the coordinator add the partition, once `__consumer_offsets` exists."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -46,7 +46,7 @@ def _add(
     request: AddOffsetsToTxnRequest,
     context: HandlerContext,
     lost: Callable[[ErrorCode], AddOffsetsToTxnResponse] | None,
-) -> Any:
+) -> Outcome[AddOffsetsToTxnResponse]:
     """`lost` makes the response of a failed write, which may then be staged: not by a request that was parked."""
     transactional_id = request.transactional_id
     partitions = {CONSUMER_OFFSETS: [context.broker.groups.index_of(request.group_id)]}

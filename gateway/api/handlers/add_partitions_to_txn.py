@@ -9,7 +9,6 @@ One unknown or denied partition refuses its whole transaction: the others get OP
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import cluster
@@ -22,6 +21,7 @@ from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic
 from headgate.gateway.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -57,7 +57,9 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(AddPartitionsToTxnRequest, versions="0-3", authorize=_authorize, stages=True)
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: HandlerContext) -> Any:
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, context: HandlerContext
+) -> Outcome[AddPartitionsToTxnResponse]:
     """Have the coordinator add the partitions to the transaction of a client."""
     topics, version = request.v3_and_below_topics, context.version
     if exceeds_max_rows(len(topic.partitions) for topic in topics):
@@ -86,7 +88,9 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: HandlerCo
 
 
 @handles(AddPartitionsToTxnRequest, versions="4-5", authorize=cluster(AclOperation.CLUSTER_ACTION))
-def add_partitions_to_txns(request: AddPartitionsToTxnRequest, context: HandlerContext) -> Any:
+def add_partitions_to_txns(
+    request: AddPartitionsToTxnRequest, context: HandlerContext
+) -> Outcome[AddPartitionsToTxnResponse]:
     """Have the coordinator of each transaction of a broker's request add its partitions, or only verify them."""
     if exceeds_max_rows(len(topic.partitions) for each in request.transactions for topic in each.topics):
         raise KafkaError(*TOO_MANY_ROWS)

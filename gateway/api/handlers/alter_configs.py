@@ -7,7 +7,6 @@ default.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -22,6 +21,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import (
     AlterableConfig,
@@ -33,7 +33,7 @@ from headgate.protocol.messages.alter_configs import (
 
 
 @handles(AlterConfigsRequest, versions="0-2", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
-def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> Any:
+def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> Outcome[AlterConfigsResponse]:
     """Replace the configs of each resource, or refuse the resource as a whole."""
 
     def alter(resource: AlterConfigsResource) -> Change:

@@ -12,7 +12,7 @@ from headgate.gateway.coordinator.groups.consumer import targets
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.metadata import features
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -61,14 +61,14 @@ def _hidden(group: DescribedGroup) -> DescribedGroup:
 )
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: HandlerContext
-) -> ConsumerGroupDescribeResponse | Task[ConsumerGroupDescribeResponse]:
+) -> Outcome[ConsumerGroupDescribeResponse]:
     """Describe every named group once. A group of another kind counts as not found."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
 
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:
         return DescribedGroup(error.code, error.message, group_id)
 
-    response: ConsumerGroupDescribeResponse | Task[ConsumerGroupDescribeResponse] = describe_groups_each(
+    return describe_groups_each(
         request.group_ids,
         _describe,
         refused,
@@ -76,7 +76,6 @@ def consumer_group_describe(
         context,
         with_operations=request.include_authorized_operations,
     )
-    return response
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:

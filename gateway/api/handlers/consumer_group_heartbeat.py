@@ -10,7 +10,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group
 from headgate.gateway.coordinator.groups.consumer import heartbeats
 from headgate.gateway.metadata import features
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -26,10 +26,7 @@ def _authorize_topics(authorization: Authorization) -> None:
 @handles(ConsumerGroupHeartbeatRequest, versions="0-1", authorize=every(group(AclOperation.READ), _authorize_topics))
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: HandlerContext
-) -> ConsumerGroupHeartbeatResponse | Task[ConsumerGroupHeartbeatResponse]:
+) -> Outcome[ConsumerGroupHeartbeatResponse]:
     """Let the group decide. The state machine also checks ids: with INVALID_REQUEST, as Kafka does in this API."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
-    response: ConsumerGroupHeartbeatResponse | Task[ConsumerGroupHeartbeatResponse] = ask_group(
-        heartbeats.heartbeat, request, context
-    )
-    return response
+    return ask_group(heartbeats.heartbeat, request, context)

@@ -13,7 +13,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import Task, at_once_if_few, value_of
+from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -29,7 +29,7 @@ from headgate.protocol.messages.create_partitions import (
     authorize=elements(AclOperation.ALTER, AclResource.TOPIC, "topics", "results", attrgetter("name")),
     in_steps=True,
 )
-def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Any:
+def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Outcome[CreatePartitionsResponse]:
     """Raise each topic's number of partitions, or with `validate_only` check each."""
     return at_once_if_few(_create_partitions(request, context), len(request.topics))
 

@@ -5,7 +5,6 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 """
 
 from operator import attrgetter
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import elements, every
@@ -16,6 +15,7 @@ from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, too_many_partitions
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import (
     CreatableTopic,
@@ -49,7 +49,7 @@ _authorize_topics = elements(
 
 
 @handles(CreateTopicsRequest, versions="0-7", authorize=every(_authorize_topics, _authorize_configs))
-def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Any:
+def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Outcome[CreateTopicsResponse]:
     """Create each topic, or with `validate_only` check each."""
     _check_size(request, context)
     rows = TopicRows(context.broker.config, _row)

@@ -9,7 +9,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -19,9 +19,7 @@ from headgate.protocol.messages.delete_groups import DeletableGroupResult, Delet
     versions="0-3",
     authorize=elements(AclOperation.DELETE, AclResource.GROUP, "groups_names", "results"),
 )
-def delete_groups(
-    request: DeleteGroupsRequest, context: HandlerContext
-) -> DeleteGroupsResponse | Task[DeleteGroupsResponse]:
+def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> Outcome[DeleteGroupsResponse]:
     """Delete every named group with its offsets, or return an error for the group."""
     group_ids = request.groups_names
 
@@ -30,8 +28,7 @@ def delete_groups(
 
     stores = context.broker.offset_stores
     gather = context.broker.groups.gather if stores is None else stores.gather
-    response: DeleteGroupsResponse | Task[DeleteGroupsResponse] = gather(group_ids, _delete, assemble)
-    return response
+    return gather(group_ids, _delete, assemble)
 
 
 def _delete(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:

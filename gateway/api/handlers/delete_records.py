@@ -3,15 +3,13 @@
 v2 flexible
 """
 
-from typing import Any
-
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import count_rows, each_in_steps
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
-from headgate.gateway.runtime.tasks import at_once_if_few
+from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import (
     TO_HIGH_WATERMARK,
@@ -26,7 +24,7 @@ from headgate.protocol.steps import Steps
 
 
 @handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE), in_steps=True)
-def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Any:
+def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Outcome[DeleteRecordsResponse]:
     """Advance the start of every named log to an offset, at most to the high watermark."""
     return at_once_if_few(_delete_all(request, context), count_rows(request.topics))
 

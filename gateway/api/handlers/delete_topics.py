@@ -12,7 +12,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -56,9 +56,7 @@ DENIAL = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAI
 
 
 @handles(DeleteTopicsRequest, versions="0-6", authorize=_authorize)
-def delete_topics(
-    request: DeleteTopicsRequest, context: HandlerContext
-) -> DeleteTopicsResponse | Task[DeleteTopicsResponse]:
+def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> Outcome[DeleteTopicsResponse]:
     """Delete each topic, by name or since version 6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
@@ -77,10 +75,7 @@ def delete_topics(
     def respond(rows: list[DeletableTopicResult]) -> DeleteTopicsResponse:
         return DeleteTopicsResponse(responses=rows)
 
-    response: DeleteTopicsResponse | Task[DeleteTopicsResponse] = each_in_turns(
-        list(wanted), answer, _refuse, respond, request.timeout_ms, context
-    )
-    return response
+    return each_in_turns(list(wanted), answer, _refuse, respond, request.timeout_ms, context)
 
 
 def _resolved(key: Key, image: Image) -> Key:

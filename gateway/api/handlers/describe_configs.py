@@ -5,7 +5,6 @@ v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 fl
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -18,7 +17,7 @@ from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import check_name
-from headgate.gateway.runtime.tasks import at_once_if_few
+from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -32,7 +31,7 @@ from headgate.protocol.steps import Steps
 
 
 @handles(DescribeConfigsRequest, versions="0-4", authorize=configs(AclOperation.DESCRIBE_CONFIGS, "results"))
-def describe_configs(request: DescribeConfigsRequest, context: HandlerContext) -> Any:
+def describe_configs(request: DescribeConfigsRequest, context: HandlerContext) -> Outcome[DescribeConfigsResponse]:
     """Describe every named resource once."""
     return at_once_if_few(_describe(request, context), len(request.resources))
 

@@ -19,7 +19,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import describe_groups_each, with_view
 from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.gateway.zookeeper.group_rows import merge_described
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -36,23 +36,18 @@ _DEAD = "Dead"
     versions="0-6",
     authorize=every(elements(AclOperation.DESCRIBE, AclResource.GROUP, "groups", "groups"), authorize_group_operations),
 )
-def describe_groups(
-    request: DescribeGroupsRequest, context: HandlerContext
-) -> DescribeGroupsResponse | Task[DescribeGroupsResponse]:
+def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> Outcome[DescribeGroupsResponse]:
     """Describe every named group once."""
     view = context.broker.zookeeper_groups
     nothing: Mapping[str, ZooKeeperGroup] = {}
     if view is None:
         return _respond(request, context, nothing)
-    response: DescribeGroupsResponse | Task[DescribeGroupsResponse] = with_view(
-        context, view.describe(request.groups), nothing, lambda found: _respond(request, context, found)
-    )
-    return response
+    return with_view(context, view.describe(request.groups), nothing, lambda found: _respond(request, context, found))
 
 
 def _respond(
     request: DescribeGroupsRequest, context: HandlerContext, found: Mapping[str, ZooKeeperGroup]
-) -> DescribeGroupsResponse | Task[DescribeGroupsResponse]:
+) -> Outcome[DescribeGroupsResponse]:
     """The response with the groups that were found in ZooKeeper."""
     version = context.version
 
@@ -63,7 +58,7 @@ def _respond(
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:
         return DescribedGroup(error.code, error.message, group_id, _DEAD)
 
-    response: DescribeGroupsResponse | Task[DescribeGroupsResponse] = describe_groups_each(
+    return describe_groups_each(
         request.groups,
         lambda shard, group_id: _describe(shard, group_id, version),
         refused,
@@ -71,7 +66,6 @@ def _respond(
         context,
         with_operations=request.include_authorized_operations,
     )
-    return response
 
 
 def _describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:

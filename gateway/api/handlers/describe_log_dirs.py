@@ -5,7 +5,6 @@ v2 flexible   v3 an error at the top   v4 sizes of the volume (KIP-827)   v5 cor
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
@@ -13,7 +12,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.tasks import at_once_if_few
+from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -27,7 +26,7 @@ from headgate.storage.files import parent
 
 
 @handles(DescribeLogDirsRequest, versions="0-5", authorize=cluster(AclOperation.DESCRIBE))
-def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Any:
+def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Outcome[DescribeLogDirsResponse]:
     """The sizes in bytes of the named partitions with a log here, or of all."""
     here = list(context.broker.partitions)
     return at_once_if_few(_describe(request, here, context), len(here))

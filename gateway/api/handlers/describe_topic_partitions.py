@@ -1,7 +1,6 @@
 """DescribeTopicPartitions: the partitions of topics, in pages (KIP-966)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
@@ -11,7 +10,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.metadata.image import PartitionState, Topic
 from headgate.gateway.metadata.new_topics import check_name
-from headgate.gateway.runtime.tasks import at_once_if_few
+from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -51,7 +50,9 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(DescribeTopicPartitionsRequest, versions="0", authorize=_authorize)
-def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: HandlerContext) -> Any:
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: HandlerContext
+) -> Outcome[DescribeTopicPartitionsResponse]:
     """One page in the order of topic names, from the cursor on, with the cursor of the next page."""
     topics = context.broker.metadata.image.topics
     return at_once_if_few(_page(request, topics, context), len(request.topics) or len(topics))

@@ -1,12 +1,11 @@
 """DescribeTransactions: the state of transactional ids, from their coordinator (KIP-664)."""
 
-from typing import Any
-
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.transactions import listing
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -37,7 +36,9 @@ def _authorize_topics(authorization: Authorization) -> None:
         _authorize_topics,
     ),
 )
-def describe_transactions(request: DescribeTransactionsRequest, context: HandlerContext) -> Any:
+def describe_transactions(
+    request: DescribeTransactionsRequest, context: HandlerContext
+) -> Outcome[DescribeTransactionsResponse]:
     """A row for every id, once."""
     ids = list(dict.fromkeys(request.transactional_ids))
 

@@ -14,7 +14,7 @@ from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.refusals import refusal
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import Changes, Task, WaitList, value_of, within
+from headgate.gateway.runtime.tasks import Changes, Outcome, Task, WaitList, value_of, within
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import FEW_ITEMS, Steps, finish, lazy_map
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 N = TypeVar("N")
 R = TypeVar("R")
+A = TypeVar("A")
+"""The response."""
 Named = TypeVar("Named", bound=Resource)
 
 
@@ -194,10 +196,10 @@ def each_in_turns(
     items: Sequence[P],
     answer: Callable[[P], tuple[R, Change]],
     refuse: Callable[[P, ErrorCode, str], R],
-    respond: Callable[[list[R]], Any],
+    respond: Callable[[list[R]], Outcome[A]],
     timeout_ms: int,
     context: HandlerContext,
-) -> Any:
+) -> Outcome[A]:
     """The response that `respond` makes of the rows of all items, or a task that waits for it.
 
     `answer` returns the row of an item with its metadata change; the response waits until every change has settled.
@@ -214,8 +216,8 @@ def each_in_turns(
 
 
 def _settle_rows(
-    rows: _Rows[P, R], respond: Callable[[list[R]], Any], deadline_ms: float, context: HandlerContext
-) -> Task[Any]:
+    rows: _Rows[P, R], respond: Callable[[list[R]], Outcome[A]], deadline_ms: float, context: HandlerContext
+) -> Task[A]:
     tasks, is_done, failed = context.broker.tasks, WaitList(), list[Exception]()
 
     def made(result: Exception | None) -> None:
@@ -240,8 +242,8 @@ def _make_rows(rows: _Rows[Any, Any], context: HandlerContext) -> Task[None]:
 
 
 def settled(
-    context: HandlerContext, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False
-) -> Any:
+    context: HandlerContext, change: Change | None, respond: Callable[[], Outcome[A]], *, in_any_case: bool = False
+) -> Outcome[A]:
     """The response of `respond` once a metadata change has settled, or a task that waits; None counts as settled.
 
     The response raises the KafkaError of a failed change, unless `in_any_case` is set.
@@ -255,7 +257,9 @@ def settled(
     return respond()
 
 
-def _settle(context: HandlerContext, change: Change, respond: Callable[[], Any], *, in_any_case: bool) -> Task[Any]:
+def _settle(
+    context: HandlerContext, change: Change, respond: Callable[[], Outcome[A]], *, in_any_case: bool
+) -> Task[A]:
     services = context.broker
     changes = Changes([services.metadata.waiters], services.clock.monotonic_ms() + SETTLED_MS)
     while not change.is_settled and (yield changes) is not None:
@@ -297,7 +301,7 @@ Row = TypeVar("Row", bound=Described)
 Machine = Callable[[GroupShard, Asked, RequestContext, Ticket, float], Decision]
 
 
-def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) -> Any:
+def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) -> Outcome[A]:
     """Let the group's state machine decide on a member's request. Returns the response, or a wait for it."""
     request_context, clock = context.request_context, context.broker.clock
 
@@ -311,11 +315,11 @@ def describe_groups_each(
     group_ids: Sequence[str],
     describe: Callable[[GroupShard, str], Any],
     refuse: Callable[[str, KafkaError], Row],
-    respond: Callable[[list[Row]], Any],
+    respond: Callable[[list[Row]], Outcome[A]],
     context: HandlerContext,
     *,
     with_operations: bool,
-) -> Any:
+) -> Outcome[A]:
     """The response, or a wait for it: one row for each group, even if it is named repeatedly.
 
     So the response never becomes larger than all groups together.
@@ -325,7 +329,7 @@ def describe_groups_each(
     def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         return Decision.reply(ticket, describe(shard, group_id))
 
-    def assemble(replies: list[Row | KafkaError]) -> Any:
+    def assemble(replies: list[Row | KafkaError]) -> Outcome[A]:
         described = [
             refuse(group_id, row) if isinstance(row, KafkaError) else row
             for group_id, row in zip(unique, replies, strict=True)
@@ -369,9 +373,9 @@ def alter_each(
     resources: Sequence[Named],
     alter: Callable[[Named], Change],
     row: Callable[[int, str | None, int, str], P],
-    respond: Callable[[list[P]], Any],
+    respond: Callable[[list[P]], Outcome[A]],
     context: HandlerContext,
-) -> Any:
+) -> Outcome[A]:
     """A response with a row of (error code, message, type, name) for every resource, or a task that waits for it.
 
     Each resource is changed, or refused as a whole. A repeated resource is refused.
@@ -393,7 +397,7 @@ VIEW_WAIT_MS = 5_000.0
 """A response about groups waits so long for ZooKeeper, then has the coordinator's groups alone."""
 
 
-def with_view(context: HandlerContext, find: Task[P], nothing: P, respond: Callable[[P], Any]) -> Task[Any]:
+def with_view(context: HandlerContext, find: Task[P], nothing: P, respond: Callable[[P], Outcome[A]]) -> Task[A]:
     """The outcome of `respond` with the result of `find`; with `nothing` after VIEW_WAIT_MS."""
     broker = context.broker
     try:

@@ -3,14 +3,13 @@
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE   v5 a new epoch for the next transaction (KIP-890)
 """
 
-from typing import Any
-
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.transactions import ending
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -22,7 +21,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(EndTxnRequest, versions="0-5", authorize=_authorize, stages=True)
-def end_txn(request: EndTxnRequest, context: HandlerContext) -> Any:
+def end_txn(request: EndTxnRequest, context: HandlerContext) -> Outcome[EndTxnResponse]:
     """Have the coordinator decide; the response waits until the decision is below the high watermark."""
     transactional_id, version = request.transactional_id, context.version
     if not transactional_id:

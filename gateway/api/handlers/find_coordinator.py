@@ -17,7 +17,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row, settled
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import (
     GROUP,
@@ -52,9 +52,7 @@ _RESOURCES = {GROUP: AclResource.GROUP, TRANSACTION: AclResource.TRANSACTIONAL_I
 
 
 @handles(FindCoordinatorRequest, versions="0-6", authorize=_authorize)
-def find_coordinator(
-    request: FindCoordinatorRequest, context: HandlerContext
-) -> FindCoordinatorResponse | Task[FindCoordinatorResponse]:
+def find_coordinator(request: FindCoordinatorRequest, context: HandlerContext) -> Outcome[FindCoordinatorResponse]:
     """The coordinator of every key."""
     key_type = request.key_type
     if key_type not in (GROUP, TRANSACTION):
@@ -62,10 +60,7 @@ def find_coordinator(
     if len(request.coordinator_keys) > MAX_KEYS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.coordinator_keys)} keys exceed {MAX_KEYS}")
     change = _coordinators(key_type, context).prepare()
-    response: FindCoordinatorResponse | Task[FindCoordinatorResponse] = settled(
-        context, change, lambda: _find(request, context), in_any_case=True
-    )
-    return response
+    return settled(context, change, lambda: _find(request, context), in_any_case=True)
 
 
 def _find(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse:

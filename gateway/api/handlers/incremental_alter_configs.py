@@ -6,7 +6,6 @@ A broker's changeable configs are those that Kafka changes at run time, except l
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -25,6 +24,7 @@ from headgate.gateway.config.definition import Type
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
 from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
@@ -44,7 +44,9 @@ Items = Callable[[str], Sequence[str] | None]
 
 
 @handles(IncrementalAlterConfigsRequest, versions="0-1", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
-def incremental_alter_configs(request: IncrementalAlterConfigsRequest, context: HandlerContext) -> Any:
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: HandlerContext
+) -> Outcome[IncrementalAlterConfigsResponse]:
     """Change each resource, or refuse the resource as a whole."""
 
     def alter(resource: AlterConfigsResource) -> Change:

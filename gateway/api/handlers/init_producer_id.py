@@ -5,8 +5,6 @@ Java clients ask for an idempotent one by default since 3.0.
 v2 flexible   v3 present id and epoch (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from typing import Any
-
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
@@ -14,6 +12,7 @@ from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.transactions import initialization
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -31,7 +30,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(InitProducerIdRequest, versions="0-5", authorize=_authorize)
-def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> Any:
+def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> Outcome[InitProducerIdResponse]:
     """Have the coordinator of a transactional id decide; without one, allocate a new id with epoch 0.
 
     As in Kafka, an idempotent producer that has an id gets a new one too.
@@ -46,7 +45,9 @@ def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) ->
     return settled(context, change, lambda: response)
 
 
-def _transactional(transactional_id: str, request: InitProducerIdRequest, context: HandlerContext) -> Any:
+def _transactional(
+    transactional_id: str, request: InitProducerIdRequest, context: HandlerContext
+) -> Outcome[InitProducerIdResponse]:
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     services, version = context.broker, context.version
@@ -54,7 +55,7 @@ def _transactional(transactional_id: str, request: InitProducerIdRequest, contex
     def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
         return initialization.init_producer_id(shard, transactional_id, request, version, ticket)
 
-    def submit() -> Any:
+    def submit() -> Outcome[InitProducerIdResponse]:
         return services.transactions.submit(transactional_id, decide)
 
     # A client that came again for a new id would wait for its own backoff, half a second with librdkafka

@@ -10,13 +10,12 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
-def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Task[JoinGroupResponse]:
+def join_group(request: JoinGroupRequest, context: HandlerContext) -> Outcome[JoinGroupResponse]:
     """Let the group decide; the reply usually comes with the next generation."""
     check_group_id(request.group_id)
-    response: JoinGroupResponse | Task[JoinGroupResponse] = ask_group(requests.join, request, context)
-    return response
+    return ask_group(requests.join, request, context)

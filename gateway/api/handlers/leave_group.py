@@ -9,13 +9,12 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
 @handles(LeaveGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
-def leave_group(request: LeaveGroupRequest, context: HandlerContext) -> LeaveGroupResponse | Task[LeaveGroupResponse]:
+def leave_group(request: LeaveGroupRequest, context: HandlerContext) -> Outcome[LeaveGroupResponse]:
     """Let the group decide."""
     check_group_id(request.group_id)
-    response: LeaveGroupResponse | Task[LeaveGroupResponse] = ask_group(requests.leave, request, context)
-    return response
+    return ask_group(requests.leave, request, context)

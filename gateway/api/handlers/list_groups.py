@@ -6,14 +6,14 @@ v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import with_view
 from headgate.gateway.coordinator.groups.group_shard import Group
-from headgate.gateway.runtime.tasks import at_once_if_few
+from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.gateway.zookeeper.group_rows import merge_listed
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.steps import Steps
@@ -33,7 +33,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(ListGroupsRequest, versions="0-5", authorize=_authorize)
-def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
+def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Outcome[ListGroupsResponse]:
     """The groups in the wanted states and of the wanted types, in any case; an empty filter matches all.
 
     While a part of the groups is loading, the request fails: clients would take a partial list for all groups.

@@ -4,7 +4,6 @@ v1 by their duration (KIP-994)   v2 by a pattern of their ids (KIP-1152)
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
@@ -12,7 +11,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.groups.consumer import subscriptions
 from headgate.gateway.coordinator.transactions.listing import Filter
 from headgate.gateway.coordinator.transactions.transaction import Transaction
-from headgate.gateway.runtime.tasks import at_once_if_few
+from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.protocol.internal.transactions import STATES
 from headgate.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -34,7 +33,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(ListTransactionsRequest, versions="0-2", authorize=_authorize)
-def list_transactions(request: ListTransactionsRequest, context: HandlerContext) -> Any:
+def list_transactions(request: ListTransactionsRequest, context: HandlerContext) -> Outcome[ListTransactionsResponse]:
     """The matching transactions, and the unknown states among the filters.
 
     While a part of the transactions is loading, the request fails: clients would take a partial list for all.

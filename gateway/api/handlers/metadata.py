@@ -23,7 +23,7 @@ from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import PAUSE, Task, as_task, at_once_if_few, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Outcome, Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
@@ -93,16 +93,17 @@ def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 @handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting, in_steps=True)
-def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
+def metadata(request: MetadataRequest, context: HandlerContext) -> Outcome[MetadataResponse]:
     """Describe all topics, or the named ones; these may be created first."""
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = list(context.broker.metadata.image.topics.values())
         description = _Description(request, context)
-        outcome: Any = _respond(request, context, topics, description, description.topic)
+        outcome: Outcome[MetadataResponse] = _respond(request, context, topics, description, description.topic)
     else:
         outcome = at_once_if_few(_named(request.topics, request, context), len(request.topics))
-    is_large = isinstance(outcome, MetadataResponse) and isinstance(outcome.topics, _Rows)
-    return as_task(outcome) if is_large else outcome
+    if isinstance(outcome, MetadataResponse) and isinstance(outcome.topics, _Rows):
+        return as_task(outcome)
+    return outcome
 
 
 def _respond(
@@ -143,7 +144,9 @@ class _Rows(LazyArray[W, MetadataResponseTopic]):
         self.description = description
 
 
-def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext) -> Task[Any]:
+def _named(
+    topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext
+) -> Task[MetadataResponse]:
     """Describe these topics, after the creation of missing ones."""
     unique: dict[Key, MetadataRequestTopic] = {}
     new: list[Key] = []
@@ -164,7 +167,7 @@ def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, con
     def refuse(key: Key, code: ErrorCode, message: str) -> ErrorCode:
         return code
 
-    def respond(outcomes: Iterable[ErrorCode | None]) -> Any:
+    def respond(outcomes: Iterable[ErrorCode | None]) -> MetadataResponse:
         refused = {key: code for key, code in zip(new, outcomes, strict=True) if code is not None}
         description = _Description(request, context)
         rows = list(unique.values())

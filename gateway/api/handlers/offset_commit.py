@@ -6,8 +6,6 @@ static members (KIP-345)   v8 flexible   v9 member epochs (KIP-848)   v10 topic 
 Version 0 stores offsets in ZooKeeper, and is served with ZooKeeper only.
 """
 
-from typing import Any
-
 from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
@@ -15,6 +13,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -32,7 +31,7 @@ def _authorize_topics(authorization: Authorization) -> None:
     authorize=every(group(AclOperation.READ), _authorize_topics),
     needs_zookeeper=True,
 )
-def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) -> Any:
+def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) -> Outcome[OffsetCommitResponse]:
     """Write to the store of the group; the response waits for it."""
     stores = context.broker.offset_stores
     assert stores is not None, "without ZooKeeper the version has no route"
@@ -42,7 +41,7 @@ def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) ->
 @handles(
     OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), _authorize_topics), stages=True
 )
-def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Any:
+def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Outcome[OffsetCommitResponse]:
     """Let the group decide; the response waits until the group's records are below the high watermark."""
     version, clock, stores = context.version, context.broker.clock, context.broker.offset_stores
     if stores is not None:

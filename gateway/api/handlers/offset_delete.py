@@ -1,17 +1,17 @@
 """OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
-from typing import Any
-
 from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import check_group_id
 from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
@@ -35,7 +35,7 @@ def _denied(topics: list[OffsetDeleteRequestTopic]) -> list[OffsetDeleteResponse
 
 
 @handles(OffsetDeleteRequest, versions="0", authorize=every(group(AclOperation.DELETE), _authorize_topics))
-def offset_delete(request: OffsetDeleteRequest, context: HandlerContext) -> Any:
+def offset_delete(request: OffsetDeleteRequest, context: HandlerContext) -> Outcome[OffsetDeleteResponse]:
     """Let the group decide; the response waits until the group's records are below the high watermark."""
     check_group_id(request.group_id)
     stores = context.broker.offset_stores

@@ -18,7 +18,7 @@ from headgate.gateway.api.handlers.each import KEYS_A_STEP
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import PAUSE, Task, as_task, at_once_if_few, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Outcome, Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -81,7 +81,7 @@ def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authoriza
 
 
 @handles(OffsetFetchRequest, versions="0", authorize=_authorize, needs_zookeeper=True)
-def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> Any:
+def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> Outcome[OffsetFetchResponse]:
     """Read from the store of the group."""
     stores = context.broker.offset_stores
     assert stores is not None, "without ZooKeeper the version has no route"
@@ -89,7 +89,7 @@ def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> A
 
 
 @handles(OffsetFetchRequest, versions="1-10", authorize=_authorize, in_steps=True)
-def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
+def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Outcome[OffsetFetchResponse]:
     """Ask the coordinator of every group; the response waits until earlier records are below the high watermark."""
     elements = request.groups if context.version >= _MANY_GROUPS else request.topics or ()
     outcome = at_once_if_few(_offset_fetch(request, context), len(elements))
@@ -138,6 +138,7 @@ def _ask(
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
     keys.reverse()
+
     replies: list[OffsetFetchResponseGroup | KafkaError] = yield from value_of(
         context.broker.groups.gather(keys, decide, list)
     )

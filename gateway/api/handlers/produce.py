@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.broker_endpoints import leader_of
-from headgate.gateway.api.context import CloseConnection, HandlerContext
-from headgate.gateway.api.conversion import prepare_batches, prepare_message_set
+from headgate.gateway.api.context import CloseConnection, HandlerContext, HandlerOutcome
+from headgate.gateway.api.conversion import Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
-from headgate.gateway.api.handler_registration import Outcome, handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.refusals import known_code, refusal
 from headgate.gateway.api.transactions.transaction_verification import (
     TransactionVerification,
@@ -121,7 +121,7 @@ def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, messa
 
 
 @handles(ProduceRequest, versions="3-12", authorize=_authorize, stages=True)
-def produce(request: ProduceRequest, context: HandlerContext) -> Outcome:
+def produce(request: ProduceRequest, context: HandlerContext) -> HandlerOutcome:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
     if acks not in _ACKS:
@@ -171,7 +171,7 @@ def _produce_verified(
 
 
 @handles(ProduceRequest, versions="13", authorize=_authorize, stages=True)
-def produce_by_id(request: ProduceRequest, context: HandlerContext) -> Outcome:
+def produce_by_id(request: ProduceRequest, context: HandlerContext) -> HandlerOutcome:
     """Produce for versions with topic ids."""
     names = context.broker.metadata.image.topic_names
     for topic in request.topic_data:
@@ -180,7 +180,7 @@ def produce_by_id(request: ProduceRequest, context: HandlerContext) -> Outcome:
 
 
 @handles(ProduceRequest, versions="0-2", authorize=_authorize)
-def produce_sets(request: ProduceRequest, context: HandlerContext) -> Outcome:
+def produce_sets(request: ProduceRequest, context: HandlerContext) -> HandlerOutcome:
     """Produce for versions with message sets, which are converted to batches.
 
     The first bytes of a ZooKeeper client look like a Produce version 0 without topics that needs no reply.

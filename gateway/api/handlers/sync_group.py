@@ -9,13 +9,12 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @handles(SyncGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
-def sync_group(request: SyncGroupRequest, context: HandlerContext) -> SyncGroupResponse | Task[SyncGroupResponse]:
+def sync_group(request: SyncGroupRequest, context: HandlerContext) -> Outcome[SyncGroupResponse]:
     """Let the group decide; the reply comes after the leader's assignments."""
     check_group_id(request.group_id)
-    response: SyncGroupResponse | Task[SyncGroupResponse] = ask_group(requests.sync, request, context)
-    return response
+    return ask_group(requests.sync, request, context)

@@ -14,7 +14,6 @@ batches of clients (`storage.log.verification`):
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import every, group
@@ -26,7 +25,7 @@ from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.tasks import Task, value_of
+from headgate.gateway.runtime.tasks import Outcome, Task, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from headgate.protocol.records.batch import NO_SEQUENCE
@@ -63,7 +62,7 @@ _authorize = every(_authorize_id, group(AclOperation.READ), _authorize_topics)
 
 
 @handles(TxnOffsetCommitRequest, versions="0-6", authorize=_authorize, stages=True)
-def txn_offset_commit(request: TxnOffsetCommitRequest, context: HandlerContext) -> Any:
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: HandlerContext) -> Outcome[TxnOffsetCommitResponse]:
     """Have the transaction verified, then let the group decide; the response waits for the high watermark."""
     return _TransactionalCommit(request, context).answer()
 
@@ -79,7 +78,7 @@ class _TransactionalCommit:
         self._adds = context.version >= _ADDS_GROUP
         self._replica: Replica | None = None  # if the transaction has to be open, or verified, in its log
 
-    def answer(self) -> Any:
+    def answer(self) -> Outcome[TxnOffsetCommitResponse]:
         """The response, or a task that waits for it. Raises KafkaError: those of `CoordinatorRuntime.submit`."""
         broker = self._context.broker
         if not self._adds and not broker.config.transaction_partition_verification_enable:
@@ -118,7 +117,7 @@ class _TransactionalCommit:
         now_ms = self._context.broker.clock.now_ms()
         return replica.log.producers.begin_verification(*self._producer, NO_SEQUENCE, now_ms, begins_at_zero=False)
 
-    def _ask_and_commit(self, replica: Replica) -> Task[Any]:
+    def _ask_and_commit(self, replica: Replica) -> Task[TxnOffsetCommitResponse]:
         try:
             error = yield from self._ask(replica)
         except KafkaError as refused:
@@ -152,7 +151,7 @@ class _TransactionalCommit:
             replica.log.producers.end_verification(self._request.producer_id, verification)
         return _refusal(code, version)
 
-    def _commit(self, error: KafkaError | None = None, *, stages: bool = False) -> Any:
+    def _commit(self, error: KafkaError | None = None, *, stages: bool = False) -> Outcome[TxnOffsetCommitResponse]:
         """Let the group decide. `error`: why the transaction cannot take the offsets. `stages`: in the handler."""
         request, version = self._request, self._context.version
 
@@ -177,7 +176,7 @@ class _TransactionalCommit:
             return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message)
         return failure
 
-    def _with_known_errors(self, commit: Task[Any]) -> Task[Any]:
+    def _with_known_errors(self, commit: Task[TxnOffsetCommitResponse]) -> Task[TxnOffsetCommitResponse]:
         try:
             return (yield from commit)
         except KafkaError as failure:

@@ -10,7 +10,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.metadata.planning.features import FeatureUpdate
 from headgate.gateway.metadata.planning.features import update_features as plan
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.update_features import (
     SAFE_DOWNGRADE,
     UPGRADE,
@@ -22,17 +22,14 @@ from headgate.protocol.messages.update_features import (
 
 
 @handles(UpdateFeaturesRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
-def update_features(
-    request: UpdateFeaturesRequest, context: HandlerContext
-) -> UpdateFeaturesResponse | Task[UpdateFeaturesResponse]:
+def update_features(request: UpdateFeaturesRequest, context: HandlerContext) -> Outcome[UpdateFeaturesResponse]:
     """Change the levels of the named features."""
     metadata = context.broker.metadata
     updates = [_update(update, context.version) for update in request.feature_updates]
     change = metadata.submit(plan(metadata.planned, updates), request.validate_only)
     results = [UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates]
     response = UpdateFeaturesResponse(error_message=None, results=results)
-    settled_response: UpdateFeaturesResponse | Task[UpdateFeaturesResponse] = settled(context, change, lambda: response)
-    return settled_response
+    return settled(context, change, lambda: response)
 
 
 def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:

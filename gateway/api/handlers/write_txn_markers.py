@@ -8,14 +8,13 @@ Kafka's `kafka-transactions abort` ends hanging transactions by this request (KI
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.coordinator.transactions.markers import Marker
-from headgate.gateway.runtime.tasks import PAUSE, Changes, Task, WaitList
+from headgate.gateway.runtime.tasks import PAUSE, Changes, Outcome, Task, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -38,7 +37,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(WriteTxnMarkersRequest, versions="0-2", authorize=_authorize)
-def write_txn_markers(request: WriteTxnMarkersRequest, context: HandlerContext) -> Any:
+def write_txn_markers(request: WriteTxnMarkersRequest, context: HandlerContext) -> Outcome[WriteTxnMarkersResponse]:
     """Write each marker; the response waits until all of them are below the high watermark, or refused."""
     return _Writes(context).write(request)
 

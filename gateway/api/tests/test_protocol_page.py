@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from headgate.gateway.api import handler_registration
+from headgate.gateway.api.context import Handler
 from headgate.protocol import registry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
@@ -29,5 +30,5 @@ def test_the_page_lists_every_api_with_versions_and_handler() -> None:
     assert told == registered, "run `python -m compat_tests.matrix.protocol`"
 
 
-def file_of(handler: handler_registration.Handler) -> str:
+def file_of(handler: Handler) -> str:
     return f"{handler.__module__.removeprefix('headgate.').replace('.', '/')}.py"

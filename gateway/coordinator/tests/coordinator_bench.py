@@ -83,7 +83,7 @@ class CoordinatorBench(Generic[S]):
         """Put a request; returns what its client hears, in time, as a list that holds one reply in the end."""
         heard: list[Any] = []
         try:
-            outcome = self.coordinator.submit(key, decide, **options)
+            outcome: Any = self.coordinator.submit(key, decide, **options)
         except KafkaError as error:
             return [error.code]
         if is_task(outcome):

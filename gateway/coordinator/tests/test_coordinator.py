@@ -72,7 +72,8 @@ def test_a_machine_may_know_that_a_client_is_gone() -> None:
         return Decision()
 
     bench = Bench()
-    running = bench.tasks.start(bench.coordinator.submit("g", park))
+    task: Any = bench.coordinator.submit("g", park)
+    running = bench.tasks.start(task)
     assert not tickets[0].is_gone
     running.cancel()
     assert tickets[0].is_gone

@@ -39,7 +39,8 @@ class Shards:
         return self.replies[key]
 
     def gather(self, keys: Sequence[str]) -> None:
-        self.tasks.start(gather_replies(keys, self.ask, list), self.responses.append)
+        task: Any = gather_replies(keys, self.ask, list[Any])
+        self.tasks.start(task, self.responses.append)
 
     def reply(self, key: str, reply: Any) -> None:
         self.replies[key] = reply
@@ -53,7 +54,8 @@ def shards() -> Shards:
 
 
 def test_replies_that_are_there_make_the_response_at_once(shards: Shards) -> None:
-    first, error, last = gather_replies(["1", "none", "3"], shards.ask, list)
+    response: Any = gather_replies(["1", "none", "3"], shards.ask, tuple)
+    first, error, last = response
     assert (first, error.code, last) == (1, ErrorCode.GROUP_ID_NOT_FOUND, 3)
 
 
@@ -75,7 +77,7 @@ def test_a_missing_reply_is_an_error_at_a_stop(shards: Shards) -> None:
 
 def test_many_keys_are_asked_in_steps(shards: Shards) -> None:
     keys = [str(number) for number in range(FEW_ITEMS)] + ["late"]
-    task = gather_replies(keys, shards.ask, len)
+    task: Any = gather_replies(keys, shards.ask, len)
     assert not shards.asked
     assert next(task) is None
     assert shards.asked == ["0"]
@@ -86,7 +88,8 @@ def test_many_keys_are_asked_in_steps(shards: Shards) -> None:
 
 
 def test_a_client_that_leaves_ends_all_waits(shards: Shards) -> None:
-    running = shards.tasks.start(gather_replies(["a", "b"], shards.ask, list), shards.responses.append)
+    task: Any = gather_replies(["a", "b"], shards.ask, list[Any])
+    running = shards.tasks.start(task, shards.responses.append)
     assert len(shards.tasks) == 2
     running.cancel()
     assert len(shards.tasks) == 0

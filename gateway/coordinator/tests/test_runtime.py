@@ -105,7 +105,8 @@ def test_an_offline_partition_has_its_coordinator_when_it_is_back(
         patched.setattr(served.services.partitions, "get", get)
         groups._follow(served.services.metadata.image)
         assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]  # see handlers/offset_fetch.py
-        assert groups.gather(["g"], lambda *_: Decision(), list)[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        response: Any = groups.gather(["g"], lambda *_: Decision(), list[Any])
+        assert response[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert fetch(served, "g")[0][0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     served.time.advance()
     assert fetch(served, "g") == [(0, {"t": 7})]
@@ -125,7 +126,7 @@ def test_groups_are_where_they_belong_over_restarts(served: Node) -> None:
 
 @pytest.mark.parametrize("group, code", [("g" * MAX_KEY_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
 def test_an_id_must_fit_into_the_key_of_a_record(served: Node, group: str, code: int) -> None:
-    row = served.services.groups.gather(
+    row: Any = served.services.groups.gather(
         [group], lambda _, __, ticket: Decision.reply(ticket, HeartbeatResponse()), lambda rows: rows[0]
     )
     assert row == HeartbeatResponse() if code == ErrorCode.NONE else row.code == code
@@ -192,7 +193,7 @@ def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         return Decision.reply(ticket, HeartbeatResponse())
 
-    replies = served.services.groups.gather(["g", "bad", "h" * 40_000], decide, list)
+    replies: Any = served.services.groups.gather(["g", "bad", "h" * 40_000], decide, list[Any])
     assert replies[0] == HeartbeatResponse()
     assert [error.code for error in replies[1:]] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
 

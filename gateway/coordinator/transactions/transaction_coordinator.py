@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
@@ -29,7 +28,7 @@ from headgate.gateway.metadata.image import TRANSACTION_STATE
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import Running, Task, next_turn
+from headgate.gateway.runtime.tasks import Outcome, Running, Task, next_turn
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.transactions import encode_key
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
@@ -147,7 +146,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         partitions: PartitionsByTopic,
         *,
         adds: bool,
-    ) -> AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]:
+    ) -> Outcome[AddPartitionsToTxnResult]:
         """Whether the open transaction of the producer has these partitions; with `adds`, add them (KIP-890).
 
         The result has an error code for each partition, all of them 0 if the partitions may be written to. With `adds`
@@ -173,9 +172,11 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
                 return partition_requests.verify(shard, transactional_id, producer, partitions, ticket)
             return partition_requests.add(shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket)
 
-        return cast("AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]", self._ask(transactional_id, decide))
+        return self._ask(transactional_id, decide)
 
-    def _ask(self, transactional_id: str, decide: Callable[[TransactionShard, Ticket], Decision]) -> Any:
+    def _ask(
+        self, transactional_id: str, decide: Callable[[TransactionShard, Ticket], Decision]
+    ) -> Outcome[AddPartitionsToTxnResult]:
         """`submit` for a leader, which must not write records for a transaction that may be lost."""
         index = self.index_of(transactional_id)
         coordinator = self._coordinators.get(index) or self._open_late(index)

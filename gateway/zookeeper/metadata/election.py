@@ -34,7 +34,7 @@ class ControllerElection:
     def __init__(
         self, session: Session, nodes: ClusterNodes, node_id: int, now_ms: Callable[[], int], watch: Watch
     ) -> None:
-        self.is_elected = False
+        self.is_elected = True
         self.others_wrote = False
         """Another controller may have written to ZooKeeper since this broker last was the controller."""
         self._session = session

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -96,6 +97,13 @@ def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: Unreadab
     return image._replace(controller_id=node_id, brokers={node_id: Node(node_id, config.broker_rack, {})})
 
 
+class _Phase(Enum):
+    NEW = auto()
+    RUNNING = auto()
+    PAUSED = auto()
+    STOPPED = auto()
+
+
 class ZooKeeperMetadataStore(MetadataStore):
     """The metadata in ZooKeeper, of which this broker is the controller."""
 
@@ -121,18 +129,16 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
         self._election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
-        self._election.is_elected = True
         self._watcher = MetadataWatcher(session, watches, nodes, config, random, clock, self)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._raising: Change | None = None
         self._raised_at_once = RAISED_AT_ONCE
         self._failure = ""  # the last failure of a refresh or an election
+        self._phase = _Phase.NEW
         self._work = SingleTask()
-        self._is_paused = self._is_waiting = False
+        self._is_waiting = False
         self._listed_ms: dict[str, float] = {}
-        self._is_started = False
-        self._connections = 0
-        self._is_connected = True
+        self._connections, self._lost_connection = 0, -1  # the numbers of the present and the last lost connection
         self._end_offset = 0
 
     @property
@@ -152,19 +158,18 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def start(self) -> None:
         """Begin to raise leader epochs and to carry out the orders of tools. The scheduler must run."""
-        self._is_started = True
+        self._phase = _Phase.RUNNING
         self._watches.notify = self._go_on
         self._watcher.begin()
         self._go_on()
 
     def stop(self) -> None:
         """Begin no further task."""
-        self._is_started = False
+        self._phase = _Phase.STOPPED
 
     def resume(self) -> None:
         """Continue after a reconnection, or with a new session after its registration: read everything again."""
         self._connections += 1
-        self._is_connected = True
         self._watcher.schedule_full_refresh()
         self._go_on()
 
@@ -230,7 +235,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _do_next(self) -> Task[None]:
         """Run one task after the other. An error of a task does not stop the next."""
-        while self._is_started and self._is_connected and not self._is_paused:
+        while self._phase is _Phase.RUNNING and self._lost_connection < self._connections:
             connections = self._connections
             try:
                 steps = self._next() or (self._next() if self._watches.changed else None)
@@ -238,8 +243,7 @@ class ZooKeeperMetadataStore(MetadataStore):
                     return
                 yield from steps
             except Lost:
-                if connections == self._connections:
-                    self._is_connected = False
+                self._lost_connection = connections
             except NotController:
                 self._watches.note(CONTROLLER_PATH)
             except Exception as error:  # noqa: BLE001  logged there
@@ -293,12 +297,13 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def _pause(self) -> None:
-        if not self._is_paused:
-            self._is_paused = True
+        if self._phase is _Phase.RUNNING:
+            self._phase = _Phase.PAUSED
             self._scheduler.call_after(PAUSE_MS, self._paused)
 
     def _paused(self) -> None:
-        self._is_paused = False
+        if self._phase is _Phase.PAUSED:
+            self._phase = _Phase.RUNNING
         self._go_on()
 
     def _elect(self) -> Task[None]:

@@ -25,7 +25,7 @@ from headgate.gateway.config.offset_store import KAFKA
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import Caller, Task, Tasks, shielded, value_of
+from headgate.gateway.runtime.tasks import Caller, Outcome, Task, Tasks, shielded, value_of
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, leaving, refusal, refused
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
@@ -72,7 +72,7 @@ class State(Enum):
 class Groups(Protocol):
     """What is used of the `GroupCoordinator`."""
 
-    def submit(self, key: str, decide: Decide) -> Any: ...
+    def submit(self, key: str, decide: Decide) -> Outcome[Any]: ...
 
 
 class DualGroupServices(NamedTuple):
@@ -275,7 +275,7 @@ class DualGroup:
         else:
             self._until_dual.append((lock, resume))
 
-    def _submit(self, decide: Decide) -> Any:
+    def _submit(self, decide: Decide) -> Outcome[Any]:
         """Have the group decide: the reply, or a task that waits for it. Raises KafkaError."""
         try:
             return self._services.groups.submit(self.group_id, decide)
@@ -296,7 +296,7 @@ class DualGroup:
         result: T = decided.result
         return result
 
-    def _submit_found(self, found: Found, *, is_whole: bool) -> Any:
+    def _submit_found(self, found: Found, *, is_whole: bool) -> Outcome[bool]:
         """Have the log take what was found."""
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:

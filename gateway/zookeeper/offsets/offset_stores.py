@@ -25,7 +25,7 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import caught, gather_replies
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import PAUSE, Caller, Task, gather, shielded, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Caller, Outcome, Task, gather, shielded, value_of
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
@@ -55,12 +55,14 @@ if TYPE_CHECKING:
     from headgate.gateway.coordinator.shard_loader import CoordinatorServices
     from headgate.gateway.metadata.image import Image
     from headgate.gateway.metadata.store import MetadataStore
-    from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+    from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+    from headgate.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 logger = logging.getLogger("headgate.groups")
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 DISCOVER_MS: Final = 30_000.0
 """With a pattern for dual groups: how often groups without requests are looked for."""
@@ -332,7 +334,7 @@ class OffsetStores:
 
     # Requests
 
-    def commit(self, group: DualGroup, request: OffsetCommitRequest, version: int) -> Any:
+    def commit(self, group: DualGroup, request: OffsetCommitRequest, version: int) -> Task[OffsetCommitResponse]:
         """OffsetCommit of a dual group. Raises KafkaError."""
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -379,11 +381,11 @@ class OffsetStores:
         self,
         group_ids: Sequence[str],
         decide: Callable[[GroupShard, str, Ticket], Decision],
-        assemble: Callable[[list[Any]], Any],
-    ) -> Any:
+        assemble: Callable[[list[Any]], Outcome[A]],
+    ) -> Outcome[A]:
         """As `CoordinatorRuntime.gather`; offsets that a decision removes are removed from ZooKeeper before."""
 
-        def ask(group_id: str) -> Any:
+        def ask(group_id: str) -> Outcome[Any]:
             group = self.dual(group_id)
             decide_one = partial(_decide_one, decide, group_id)
             return self._coordinator.submit(group_id, decide_one) if group is None else group.commit(None, decide_one)
@@ -392,7 +394,7 @@ class OffsetStores:
 
     def commit_in_transaction(
         self, group: DualGroup, topics: Sequence[Any], decide: Callable[[GroupShard, Ticket], Decision]
-    ) -> Any:
+    ) -> Task[TxnOffsetCommitResponse]:
         """TxnOffsetCommit of a dual group: what others wrote before is in the log before. Raises KafkaError."""
         return group.refresh_and_decide(self._partitions_of_rows(topics), decide)
 
@@ -406,7 +408,7 @@ class OffsetStores:
 
     # Version 0
 
-    def commit_zero(self, request: OffsetCommitRequest) -> Any:
+    def commit_zero(self, request: OffsetCommitRequest) -> Outcome[OffsetCommitResponse]:
         """OffsetCommit 0. In a dual group nobody is asked for a member, as clients of ZooKeeper are none."""
         group = self.dual(request.group_id)
         if group is not None:

@@ -18,6 +18,7 @@ from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.segment import Segment
+from headgate.storage.segment.segment_file import SOUND
 from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
@@ -361,7 +362,7 @@ def test_a_cut_waits_for_the_disk_in_threads_alone(number: int) -> None:
     log.close_files()
     assert mended_with_a_dead_loop(log)
     assert (log.end_offset, log.recovery_point, log.sync_error) == (end_offset, end_offset, None)
-    assert not log.segments.active.may_be_longer
+    assert log.segments.active.state is SOUND
     for left in log.segments:
         assert len(files_of(log).file(left.path).durable) == left.size
     names = files_of(log).list(log.directory)

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAUSE_MS, each_in_turns, each_row
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.store import Change
+from headgate.gateway.metadata.store import Change, ChangeState
 from headgate.gateway.runtime.tasks import WaitList, is_task
 from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -62,7 +62,7 @@ def test_a_fault_of_ours_is_no_value(node: Node) -> None:
 def settled(row: str) -> tuple[str, Change]:
     """A row whose change is done."""
     change = Change([], Image.empty())
-    change.is_settled = True
+    change.state = ChangeState.SETTLED
     return row, change
 
 
@@ -149,7 +149,7 @@ class Changing:
         """All that wait get to the disk, or fail."""
         for change in self.changes:
             if not change.is_settled:
-                change.error, change.is_settled = error, True
+                change.error, change.state = error, ChangeState.SETTLED
         self.node.services.tasks.touch(self.waiters)
 
     def wait(self) -> None:
