@@ -18,7 +18,7 @@ from headgate.gateway.api.authorization import AclOperation, AclResource, Author
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext, HandlerOutcome
-from headgate.gateway.api.conversion import Steps, prepare_batches, prepare_message_set
+from headgate.gateway.api.conversion import prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.refusals import known_code, refusal
