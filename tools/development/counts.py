@@ -20,7 +20,7 @@ LIMITS: Final[dict[str, int]] = {
     "functions of gateway that return Any": 18,
     "objects with three flags": 2,
     "private language in gateway/api": 10,
-    "private language in gateway/coordinator": 5,
+    "private language in gateway/coordinator": 4,
     "private language in gateway/network": 3,
     "private language in gateway/replication": 2,
     "private language in gateway/runtime": 4,
