@@ -46,7 +46,7 @@ class MetadataLogStore(MetadataStore):
         if log is None:
             check_fresh(log_manager)
             log = log_manager.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG)
-        log.config = LOG_CONFIG
+        log.configure(LOG_CONFIG)
         self.metadata_log = MetadataLog(log, scheduler)
         self._clock = clock
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}

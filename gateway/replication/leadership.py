@@ -64,7 +64,7 @@ class Leadership:
     def serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
         """Serve a partition whose log exists."""
         if log.topic_id == topic.topic_id:
-            log.topic_id = topic.topic_id  # one object for all partitions of the topic
+            log.share_topic_id(topic.topic_id)
         self.has_legacy_format = self.has_legacy_format or log.segments.has_legacy_format
         status = self._directories[parent(log.directory)]
         depth, origin = Depth(self._config.headgate_validate_records), BROKER if topic.is_internal else CLIENT

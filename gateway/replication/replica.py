@@ -117,7 +117,7 @@ class Replica:
     def configure(self, config: LogConfig) -> None:
         """Apply new settings to the log and the replica."""
         log = self.log
-        log.config = config
+        log.configure(config)
         self._update_verbatim(config)
         self.fsync_before_commit = config.fsync_before_commit
         if log.staged is None and log.being_written is None:

@@ -164,6 +164,14 @@ class Log:
         may_come_back = self.names_unsynced or self.flushing is not None or self.segments.are_being_replaced
         return self.start_offset > (0 if may_come_back else self.segments[0].base_offset)
 
+    def configure(self, config: LogConfig) -> None:
+        """Use these settings from now on."""
+        self.config = config
+
+    def share_topic_id(self, topic_id: bytes) -> None:
+        """Use this object for the topic's id, as all partitions of the topic do."""
+        self.topic_id = topic_id
+
     def disk_error(self, error: OSError) -> KafkaError:
         """The error for clients where the disk refuses something."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.name} refuses: {error}")
@@ -277,6 +285,10 @@ class Log:
         """Note that a start has opened the log."""
         self.segments.active.was_truncated = not is_clean  # perhaps: a killed broker may have truncated it
         self.names_unsynced = not is_clean or not self.segments.size  # an empty log never needed a flush
+
+    def note_transactions(self) -> None:
+        """Note that the log has, or had, transactions."""
+        self.has_transactions = True
 
     def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
         """Truncate the log in memory alone, after a position of a segment that was renewed up to that position.

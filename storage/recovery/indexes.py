@@ -101,7 +101,7 @@ def check_transactions(log: Log, recovery: RecoveryInput) -> Steps[None]:
     segments = log.segments
     if not log.has_transactions and all(segment.aborted is None for segment in segments):
         return
-    log.has_transactions = True
+    log.note_transactions()
     known: Transactions | None = None
     made = 0
     for segment in segments:

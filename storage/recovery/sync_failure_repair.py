@@ -267,7 +267,7 @@ class SyncFailureRepair:
         copy = Log(pool, self._directory, *log.key, log.topic_id, log.config, segments, Random(0))
         copy.recovered(self.end_offset, is_clean=True)
         if log.has_transactions:
-            copy.has_transactions = True
+            copy.note_transactions()
         return copy
 
     # Files follow the log in memory

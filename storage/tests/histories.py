@@ -188,7 +188,7 @@ class History:
             self.lost_directory()
             self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
             log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
-        log.config = self.config
+        log.configure(self.config)
         self.log: Log = log
         self.may_differ = not self.store.was_clean
         if self.may_differ or self.random.random() < 0.5:  # a start that loses nothing may go on as it was
@@ -447,7 +447,7 @@ class History:
         """Set, or set back, `headgate.flush`; what is there already becomes safe with the next append."""
         is_set = self.config.fsync_before_commit
         self.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
-        self.log.config = self.config
+        self.log.configure(self.config)
 
     def checkpoint(self) -> None:
         self.store.checkpoint({KEY: self.end})
@@ -476,12 +476,12 @@ class History:
     def shrink(self) -> None:
         """Delete the oldest segments, as there are too many bytes."""
         before = self.log.start_offset
-        self.log.config = dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000))
+        self.log.configure(dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000)))
         try:
             self.latest_start = max(self.latest_start, self.end)
             self.delete_old_segments()
         finally:
-            self.log.config = self.config
+            self.log.configure(self.config)
             self.latest_start = self.log.start_offset
         assert before <= self.log.start_offset <= self.end
 

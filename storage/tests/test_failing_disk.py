@@ -168,7 +168,7 @@ def test_on_a_full_disk_a_log_that_is_all_too_old_is_emptied() -> None:
     files = CrashingFiles()
     _, log = full_store(files)
     end_offset = log.end_offset
-    log.config = LogConfig(segment_bytes=400, index_interval_bytes=0, retention_ms=0)
+    log.configure(LogConfig(segment_bytes=400, index_interval_bytes=0, retention_ms=0))
     delete_old_segments(log, NOW_MS + 1, end_offset)
     assert (log.start_offset, log.end_offset, log.segments.size) == (end_offset, end_offset, 0)
     files.room = None
@@ -279,13 +279,13 @@ def test_a_half_failed_roll_leaves_no_trace_if_the_segment_goes_on() -> None:
     files = CrashingFiles()
     _, log = new_log(files)
     batches = [batch(timestamp=NOW_MS + number) for number in range(8)]
-    log.config = LogConfig(segment_bytes=400, index_interval_bytes=100)
+    log.configure(LogConfig(segment_bytes=400, index_interval_bytes=100))
     append(log, *batches[:4])
     files.room = 1
     with pytest.raises(KafkaError, match=r"(?i)no space"):
         append(log, batches[4])
     files.room = None
-    log.config = LogConfig(index_interval_bytes=100)
+    log.configure(LogConfig(index_interval_bytes=100))
     append(log, *batches[4:])
     assert len(log.segments) == 1
     assert_derived_state(log)

@@ -354,7 +354,7 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(
     node: Node, threads: HeldThreads, flush: str
 ) -> None:
     log, served = filled(node, "t"), partition(node, "t")
-    log.config = replace(log.config, headgate_flush=flush)
+    log.configure(replace(log.config, headgate_flush=flush))
     served.configure(log.config)
     node.time.advance()
     threads.run_all()

@@ -199,7 +199,7 @@ def test_a_change_that_the_log_refuses_leaves_those_before_it(log: Log) -> None:
     submitted = Submitted(log)
     submitted.submit(1)
     submitted.threads.run_all()
-    log.config = replace(LOG_CONFIG, max_message_bytes=200)
+    log.configure(replace(LOG_CONFIG, max_message_bytes=200))
     submitted.submit(2, 3)
     submitted.submit(4, copies=50)
     submitted.threads.run_all()

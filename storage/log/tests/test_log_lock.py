@@ -184,12 +184,12 @@ def test_no_flush_is_due_while_a_thread_rolls(store: LogDirectory) -> None:
 
 def leave(log: Log) -> object:
     """As retention does it with the only segment."""
-    log.config = LogConfig(retention_ms=1)
+    log.configure(LogConfig(retention_ms=1))
     return delete_old_segments(log, NOW_MS + 10_000, log.end_offset)
 
 
 def expire(log: Log) -> object:
-    log.config = LogConfig(retention_ms=1, segment_bytes=log.config.segment_bytes)
+    log.configure(LogConfig(retention_ms=1, segment_bytes=log.config.segment_bytes))
     return delete_old_segments(log, NOW_MS + 10_000, log.end_offset)
 
 

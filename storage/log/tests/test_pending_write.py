@@ -103,7 +103,7 @@ def test_many_small_batches_are_one_write(log: Log) -> None:
 @pytest.mark.parametrize("kind", ["times of the log", "several batches"])
 def test_what_has_to_be_looked_at_closely_is_written_together_too(log: Log, kind: str) -> None:
     if kind == "times of the log":
-        log.config = replace(log.config, message_timestamp_type="LogAppendTime")
+        log.configure(replace(log.config, message_timestamp_type="LogAppendTime"))
     data = [batch(b"%d" % number) for number in range(20)]
     if kind == "several batches":
         data = [memoryview(bytearray().join(data[at : at + 4])) for at in range(0, 20, 4)]

@@ -124,7 +124,7 @@ def test_retention_believes_no_time_that_no_batch_has(ages_ms: int, deleted: int
     log = stopped(files)
     times = log.segments[0].times
     log = opened(files, times.path, put(times.size - 12, 0)).logs[KEY]
-    log.config = replace(SMALL, retention_ms=1000)
+    log.configure(replace(SMALL, retention_ms=1000))
     assert log.segments[0].max_timestamp < 1 << 32
     with pytest.raises(WrongIndex, match="which no batch has") as wrong:
         delete_old_segments(log, NOW_MS + ages_ms, log.end_offset)

@@ -124,7 +124,7 @@ def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: in
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.config = COMPACT
+    log.configure(COMPACT)
     left = f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}"
     files.write(left, b"of a process that was killed")
     log.advance_start(8)
@@ -379,7 +379,7 @@ def test_what_was_replaced_is_removed_later() -> None:
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.config = COMPACT  # so that each becomes a segment of its own
+    log.configure(COMPACT)  # so that each becomes a segment of its own
     snapshots = names(files, ".snapshot")
     compact(log, NOW_MS)
     assert {f"{PARTITION}/{base:020d}.log.{number}.deleted" for number, base in ((1, 0), (2, 8))} <= set(
@@ -394,7 +394,7 @@ def test_what_was_replaced_is_removed_later() -> None:
 def test_a_planned_read_finds_the_bytes_of_a_twice_replaced_segment() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
-    log.config = COMPACT
+    log.configure(COMPACT)
     planned = log.segments[0]
     before = files.read(planned.path)
     for _ in range(2):

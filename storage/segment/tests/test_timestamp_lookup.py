@@ -264,7 +264,7 @@ def test_log_append_time_is_that_of_all_records(codec: int) -> None:
     log = new_log()
     append(log, batch(3))
     data = build([Record(timestamp=1), Record(timestamp=2)], compression=codec)
-    log.config = LogConfig(message_timestamp_type=LOG_APPEND_TIME)
+    log.configure(LogConfig(message_timestamp_type=LOG_APPEND_TIME))
     appending.append(log, memoryview(data), leader_epoch=0, now_ms=NOW_MS + 100)
     assert finish(log.offset_for_time(NOW_MS + 50, log.end_offset)) == (3, NOW_MS + 100, 0)
 

@@ -76,14 +76,14 @@ def test_small_neighbours_are_to_be_merged_and_others_are_not() -> None:
     merge = plan_merge(log, log.end_offset, NOW_MS, **sizes)
     assert merge is not None
     assert len(merge.segments) == 2
-    log.config = replace(log.config, segment_bytes=log.segments[0].size)
+    log.configure(replace(log.config, segment_bytes=log.segments[0].size))
     assert plan_merge(log, log.end_offset, NOW_MS, **sizes) is None
 
 
 def test_records_without_times_are_as_old_as_their_file() -> None:
     """As in Apache Kafka 3.9 and 4.1: the lag counts from the last write then (`LogSegment.largestTimestamp`)."""
     log = filled(keyed(("a", "1"), timestamp=-1), keyed(("a", "2"), timestamp=-1))
-    log.config = replace(log.config, min_compaction_lag_ms=1_000)
+    log.configure(replace(log.config, min_compaction_lag_ms=1_000))
     files_of(log).set_modified_ms(log.segments[0].path, NOW_MS - 999)
     assert not compact(log, NOW_MS)
     assert compact(log, NOW_MS + 1)

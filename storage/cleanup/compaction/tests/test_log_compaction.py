@@ -272,5 +272,5 @@ def test_no_message_of_an_old_format_is_taken_for_an_empty_batch() -> None:
 
 
 def _compact_each_alone(log: Log) -> None:
-    log.config = replace(COMPACT, segment_bytes=60)
+    log.configure(replace(COMPACT, segment_bytes=60))
     compact(log, NOW_MS)

@@ -282,7 +282,7 @@ class ColdDisk(HeldThreads):
 def cold(node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
     """Partition 0 has indexes of some batches, which nobody holds in memory."""
     log = node.services.partitions.get("t", 0).log
-    log.config = replace(log.config, index_interval_bytes=0)
+    log.configure(replace(log.config, index_interval_bytes=0))
     append(node, NOW_MS + 200)
     append(node, NOW_MS + 300)
     rolling.roll(log, NOW_MS)
