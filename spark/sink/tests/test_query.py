@@ -68,6 +68,7 @@ def test_other_sources_are_compared_by_a_digest() -> None:
 
 
 def test_files_elsewhere_are_read_by_spark() -> None:
+    pytest.importorskip("pyspark", reason="the packages of Spark are not installed")
     files = {"s3://b/c/metadata": '{"id":"x"}', "s3://b/c/offsets/0": 'v1\n{}\n{"t":{"0":5}}'}
 
     def text(path: str, *, wholetext: bool) -> Any:

@@ -51,6 +51,9 @@ NEW = json.dumps(
 NULLS = json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "long"]}]})
 
 
+pytest.importorskip("google.protobuf", reason="the packages of Spark are not installed")
+
+
 def descriptors() -> tuple[str, Any]:
     """A descriptor set in base64, and the class of its message p.M."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
