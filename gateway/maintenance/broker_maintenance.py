@@ -153,7 +153,7 @@ class BrokerMaintenance:
     def _retry_creations(self) -> Task[None]:
         """After a success the others are tried at once; after failures only, the wait is twice as long."""
         while self._clock.monotonic_ms() >= self._retry_backoff.due_ms:
-            created, refused = yield self._partitions.retry
+            created, refused = yield from self._partitions.retry()
             if refused and not created:
                 self._retry_backoff.postpone(self._clock.monotonic_ms())
             else:

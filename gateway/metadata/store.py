@@ -32,7 +32,7 @@ from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.topics import NewTopic
-from headgate.gateway.runtime.tasks import WaitList
+from headgate.gateway.runtime.tasks import Task, WaitList, as_task, run
 from headgate.protocol.errors import KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -54,8 +54,8 @@ _RESOURCES = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker", GROUP_RESOURCE
 
 ImageListener = Callable[[Image, Image, Collection[str]], None]
 """Called with the old image, the new image, and the names of all topics in which the two may differ."""
-Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
-"""Called with the same arguments when a change is written, and with a callback that makes the change visible."""
+Prepare = Callable[[Image, Image, Collection[str]], Task[None]]
+"""Called with the same arguments when a change is written; the end of the task makes the change visible."""
 Configs = Mapping[str, str | None]
 
 
@@ -96,9 +96,9 @@ class Change:
         return self.state is ChangeState.SETTLED
 
 
-def prepare_nothing(_old: Image, _new: Image, _names: Collection[str], resume: Callable[[], None]) -> None:
+def prepare_nothing(_old: Image, _new: Image, _names: Collection[str]) -> Task[None]:
     """The `Prepare` of a store without partitions."""
-    resume()
+    return as_task(None)
 
 
 class MetadataStore(ABC):
@@ -284,14 +284,13 @@ class MetadataStore(ABC):
         if change.state is ChangeState.WRITTEN and change.error is None:
             change.state = ChangeState.PREPARING
             names = changed_topics(change.records, self.image, change.image)
-            try:
-                self._prepare(self.image, change.image, names, partial(self._prepared, change))
-            except Exception:  # a fault of the preparation must not keep later changes waiting
-                logger.exception("a change of the metadata could not be prepared; it takes effect all the same")
-                change.state = ChangeState.PREPARED
+            run(self._prepare(self.image, change.image, names), partial(self._prepared, change))
         return change.state is ChangeState.PREPARED or change.error is not None
 
-    def _prepared(self, change: Change) -> None:
+    def _prepared(self, change: Change, fault: Exception | None) -> None:
+        if fault is not None:
+            message = "a change of the metadata could not be prepared; it takes effect all the same"
+            logger.error(message, exc_info=fault)
         if change.state is ChangeState.PREPARING:
             change.state = ChangeState.PREPARED
         self._settle()

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Topic
@@ -33,7 +33,7 @@ from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.partition_file_tasks import FileTask, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.tasks import Task, Tasks, run
+from headgate.gateway.runtime.tasks import Task, Tasks
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_manager import LogManager
@@ -202,10 +202,10 @@ class ReplicaManager:
         """Have threads work on files from now on: the scheduler runs."""
         self._files.go_on_in_threads()
 
-    def prepare(self, old: Image, new: Image, names: Collection[str], resume: Callable[[], None]) -> None:
-        """Create the logs that `follow` will need for these topics; then call `resume`, also after failures.
+    def prepare(self, old: Image, new: Image, names: Collection[str]) -> Task[None]:
+        """Create the logs that `follow` will need for these topics. Failures end the task too.
 
-        After `PREPARE_MS` `resume` is called in any case: clients then get CREATING, and retry.
+        After `PREPARE_MS` the task ends in any case: clients then get CREATING, and retry.
         """
         works = list[FileTask]()
         for name in names:
@@ -214,7 +214,7 @@ class ReplicaManager:
                 indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
                 wanted = [index for index in indexes if self._is_to_be_created(topic, index)]
                 works += self._create([(topic, index) for index in wanted], is_new=True)
-        run(self._files.ended(works, PREPARE_MS), lambda _: resume())
+        yield from self._files.ended(works, PREPARE_MS)
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
@@ -441,16 +441,13 @@ class ReplicaManager:
         if found is not None and found.queued is not None:
             self._create([(found.queued, key[1])], is_new=found.is_new, state=found.state)
 
-    def retry(self, resume: Callable[[Any], None] = lambda _: None) -> None:
+    def retry(self) -> Task[Retried]:
         """Try again to create some of the offline partitions: the disk may have been full for a moment.
 
-        The next call continues where this one ended; `resume` gets a `Retried` at the end, or after `PREPARE_MS`.
+        The next call continues where this one ended. The task ends after `PREPARE_MS` at the latest.
         `gateway.maintenance.log_loading` retries logs that could not be opened; partitions in a refused directory stay
         offline.
         """
-        run(self._retry(), resume)
-
-    def _retry(self) -> Task[Retried]:
         store, topics = self._store, self._image.topics
         offline = (key for key in self._states.within(PartitionState.OFFLINE) if key not in store.failed)
         keys = list(islice((key for key in offline if key[0] in topics and self._may_be_created(key)), AT_ONCE))

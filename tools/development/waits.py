@@ -32,7 +32,6 @@ _DISPATCH: Final = "gateway/api/dispatch.py"
 _PARKED: Final = "gateway/api/parked.py"
 _CLIENT: Final = "the edge to the connections: a connection is no task"
 _TIMER: Final = "a function of a timer gets no result"
-_STORE: Final = "gateway/zookeeper/metadata/metadata_store.py ZooKeeperMetadataStore"
 ALLOWED: Final[Mapping[str, str]] = {
     f"{_TASKS} __init__": _STARTS,
     f"{_TASKS} run": _STARTS,
@@ -52,7 +51,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "gateway/replication/leader_epoch_bumps.py LeaderEpochBumps._is_waiting": "says if a timer is set",
     "gateway/runtime/scheduler.py __init__": _TIMER,
     "gateway/zookeeper/membership/pump.py __init__": _TIMER,
-    f"{_STORE}._is_waiting": "says if a timer is set",
+    "gateway/zookeeper/metadata/metadata_store.py ZooKeeperMetadataStore._is_waiting": "says if a timer is set",
 }
 """Path of a module, and the name of a class, a flag or the function of a parameter -> the reason."""
 

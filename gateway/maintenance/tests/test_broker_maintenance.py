@@ -8,6 +8,7 @@ import pytest
 
 from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.replica_manager import Retried
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, UnsyncedFiles
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -306,9 +307,9 @@ def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, mon
     node.services.metadata.create_topic("t", 6)
     partitions, told = node.services.partitions, list[Retried]()
     for _ in range(3):
-        partitions.retry(told.append)
+        run(partitions.retry(), told.append)
     disk.has_room = True
-    partitions.retry(told.append)
+    run(partitions.retry(), told.append)
     assert told == [(0, 1)] * 3 + [(1, 0)]
     assert set(range(6)) - {index for _, index in partitions.offline} == {3}
 
@@ -329,7 +330,7 @@ def test_a_topic_recreated_during_a_repair_keeps_its_records(
     with pytest.raises(KafkaError, match="older log of t-0"):
         partitions.get("t", 0)
     threads.run_one()
-    partitions.retry()
+    run(partitions.retry())
     for _ in range(5):
         append(node, "t")
     node.restart()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -93,7 +94,7 @@ def test_an_unusable_directory_takes_only_its_partitions_offline(
         assert described(node, 0)["b"][0] == storage
         rows = node.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9).topics[0].partitions
         assert [(row.leader_id, row.offline_replicas) for row in rows] == [(-1, [0]), (0, []), (-1, [0]), (0, [])]
-        node.services.partitions.retry()
+        run(node.services.partitions.retry())
         assert codes(node, "t", 4) == [storage, none, storage, none], "nothing is made anew in its place"
         fill(node, "new", 2)
         node.services.metadata.create_partitions("t", 5)

@@ -18,6 +18,7 @@ from headgate.gateway.maintenance import log_loading
 from headgate.gateway.maintenance.log_loading import LoadingProgress, LogLoader, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
@@ -256,7 +257,7 @@ def test_what_the_system_refused_is_tried_again_ever_more_rarely(
         assert broker.code("large") == ErrorCode.KAFKA_STORAGE_ERROR
         for _ in range(10):
             broker.advance(1_000)
-            broker.services.partitions.retry()
+            run(broker.services.partitions.retry())
             broker.slices.run_all()
     assert [later - earlier for earlier, later in pairwise(tries)] == [1_000, 1_000, 2_000, 4_000]
     assert (broker.code("large"), broker.code("t")) == (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)

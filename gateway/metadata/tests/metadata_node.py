@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
 from headgate.gateway.app.composition import EmbeddedSource, Foundation
@@ -13,6 +13,7 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
@@ -42,8 +43,8 @@ class MetadataNode:
         self.metadata.on_change(self._source.follow)
         self._numbers = itertools.count(self.log.end_offset)
 
-    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
-        self.prepare(old, new, names, done)
+    def _prepare(self, old: Image, new: Image, names: Collection[str]) -> Task[None]:
+        yield from self.prepare(old, new, names)
 
     @property
     def log(self) -> Log:
@@ -88,3 +89,8 @@ def recorded_state(image: Image) -> tuple[object, ...]:
     """What of an image the metadata log tells."""
     configs = {key: dict(values) for key, values in image.configs.items() if values}
     return image.topics, image.topic_names, image.features, configs, image.next_producer_id
+
+
+def hangs(*_: object) -> Task[None]:
+    """The `Prepare` of a hung disk."""
+    yield lambda _: None

@@ -16,6 +16,7 @@ from headgate.gateway.metadata.metadata_log_store import MetadataLogStore
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
+from headgate.gateway.runtime.tasks import Ask, Task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
@@ -42,12 +43,16 @@ class Opened:
         source = EmbeddedSource(Foundation(self.config, time.clock, Random(seed), time.scheduler, self.store))
         self.metadata = source.build(self._prepare, self.touched.append)
 
-    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
-        self.prepare(old, new, names, done)
+    def _prepare(self, old: Image, new: Image, names: Collection[str]) -> Task[None]:
+        yield from self.prepare(old, new, names)
 
     def take_producer_ids(self) -> int:
         """The first id of another block."""
         return self.metadata.take_producer_ids()[0].start
+
+
+def waiting(ask: Ask) -> Task[None]:
+    yield ask
 
 
 @pytest.fixture
@@ -209,16 +214,18 @@ def test_listeners_hear_of_every_change_once(metadata: MetadataLogStore) -> None
 def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(opened: Opened) -> None:
     """That takes as long as files take; another change is written meanwhile."""
     metadata = opened.metadata
-    prepared: list[tuple[set[str], Callable[[], None]]] = []
-    opened.prepare = lambda old, new, names, done: prepared.append((set(new.topics) - set(old.topics), done))
+    prepared: list[tuple[set[str], Callable[[None], None]]] = []
+    opened.prepare = lambda old, new, _names: waiting(
+        lambda resume: prepared.append((set(new.topics) - set(old.topics), resume))
+    )
     first = metadata.create_topic("a")
     second = metadata.create_topic("b")
     assert [names for names, _ in prepared] == [{"a"}], "one after another"
     assert code_of(lambda: metadata.create_topic("a")) is ErrorCode.TOPIC_ALREADY_EXISTS
-    prepared[0][1]()
+    prepared[0][1](None)
     assert (first.is_settled, second.is_settled, set(metadata.image.topics)) == (True, False, {"a"})
     assert [names for names, _ in prepared] == [{"a"}, {"b"}]
-    prepared[1][1]()
+    prepared[1][1](None)
     assert (second.is_settled, metadata.planned is metadata.image) == (True, True)
     assert opened.touched == [metadata.waiters] * 2
     assert set(metadata.image.topics) == {"a", "b"}
@@ -257,14 +264,14 @@ def test_a_change_that_cannot_be_prepared_keeps_no_other_waiting(
 
 def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     metadata = opened.metadata
-    prepared: list[Callable[[], None]] = []
-    opened.prepare = lambda _old, _new, _names, done: prepared.append(done)
+    prepared: list[Callable[[None], None]] = []
+    opened.prepare = lambda *_: waiting(prepared.append)
     metadata.on_change(Mock(side_effect=[ValueError("a fault of ours"), None]))
     metadata.create_topic("a", 1)
     metadata.create_topic("b", 1)
-    prepared[0]()
+    prepared[0](None)
     assert len(prepared) == 2, "the next one is begun"
-    prepared[1]()
+    prepared[1](None)
     assert list(metadata.image.topics) == ["a", "b"]
     assert metadata.planned is metadata.image
     assert "a fault of ours" in caplog.text
@@ -272,8 +279,8 @@ def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, cap
 
 def test_a_failed_change_leaves_a_prepared_one_before_it_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = opened.metadata
-    prepared: list[Callable[[], None]] = []
-    opened.prepare = lambda _old, _new, _names, done: prepared.append(done)
+    prepared: list[Callable[[None], None]] = []
+    opened.prepare = lambda *_: waiting(prepared.append)
     first = metadata.create_topic("a.b")
     with monkeypatch.context() as full:
         full.setattr(File, "write_at", _refuse_to_write)
@@ -281,7 +288,7 @@ def test_a_failed_change_leaves_a_prepared_one_before_it_alone(opened: Opened, m
     assert not first.is_settled
     assert set(metadata.planned.topics) == {"a.b"}
     assert code_of(lambda: metadata.create_topic("a_b")) is ErrorCode.INVALID_TOPIC_EXCEPTION, "it collides"
-    prepared[0]()
+    prepared[0](None)
     assert set(metadata.image.topics) == {"a.b"}
     metadata.create_topic("c")
 

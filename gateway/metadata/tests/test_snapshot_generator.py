@@ -13,7 +13,7 @@ from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
 from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS, _Phase
-from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, recorded_state
+from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, hangs, recorded_state
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import (
     FeatureLevelRecord,
@@ -128,7 +128,7 @@ def test_changes_go_on_while_a_snapshot_is_made() -> None:
 def test_a_change_that_is_not_seen_yet_is_in_the_snapshot() -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
-    node.prepare = lambda *_: None  # the disk of the new partitions hangs
+    node.prepare = hangs  # the disk of the new partitions hangs
     node.metadata.create_topic("unseen", 1)
     node.threads.run_all()
     node.start()
@@ -508,7 +508,7 @@ def test_a_deletion_that_partitions_do_not_follow_yet_is_known() -> None:
     node.metadata.create_topic("unseen", 1)
     node.threads.run_all()
     topic_id = node.image.topics["unseen"].topic_id
-    node.prepare = lambda *_: None
+    node.prepare = hangs
     node.metadata.create_topic("hangs", 1)
     node.metadata.delete_topic("unseen")
     node.threads.run_all()

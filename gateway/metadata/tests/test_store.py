@@ -14,6 +14,7 @@ from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.planning.topics import NewTopic, create_topic
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.tests.shared_metadata import Cluster, SharedMetadata
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
@@ -29,13 +30,13 @@ BROKERS = Image.empty(brokers=[Node(0, None, {})])
 
 
 class Broker:
-    """A broker of a cluster. What it submits waits for `write`, what is prepared for `done`, if a test says so."""
+    """A broker of a cluster. What it submits waits for `write`, what is prepared for `resume`, if a test says so."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.config = BrokerConfig.load("")
         self.heard: list[set[str]] = []
-        self.prepared: list[tuple[set[str], Callable[[], None]]] = []
+        self.prepared: list[tuple[set[str], Callable[[None], None]]] = []
         self.prepares_at_once = True
         self.metadata = SharedMetadata(self.cluster, self.config, Random(0), self._prepare)
         self.metadata.on_change(self._hear)
@@ -47,14 +48,10 @@ class Broker:
         if names:
             self.heard.append(set(names))
 
-    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
+    def _prepare(self, old: Image, new: Image, names: Collection[str]) -> Task[None]:
         assert old is self.metadata.image
-        if self.prepares_at_once:
-            done()
-        elif names:
-            self.prepared.append((set(names), done))
-        else:
-            done()
+        if names and not self.prepares_at_once:
+            yield lambda resume: self.prepared.append((set(names), resume))
 
     def hold(self) -> SharedMetadata:
         self.metadata.is_held = True
@@ -143,9 +140,9 @@ def test_a_change_of_another_broker_waits_for_what_was_written_before(broker: Br
     assert not broker.metadata.image.topics
     assert set(broker.metadata.written_image.topics) == {"ours", "other", "later"}
     for wanted in ({"ours"}, {"other"}, {"later"}):
-        names, done = broker.prepared.pop(0)
+        names, resume = broker.prepared.pop(0)
         assert names == wanted
-        done()
+        resume(None)
     assert list(broker.metadata.image.topics) == ["ours", "other", "later"]
     assert (ours.is_settled, later.is_settled) == (True, True)
     assert broker.heard == [{"ours"}, {"other"}, {"later"}]

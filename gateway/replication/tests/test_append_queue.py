@@ -9,6 +9,7 @@ from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.tests.producing import DONE, TIMEOUT_MS, Reply, produce, row
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node, handler_of, records
 from headgate.gateway.tests.requests import produce_request
@@ -438,7 +439,7 @@ def test_a_topic_may_be_deleted_while_a_segment_is_begun(
     done(gone.value)
     node.time.advance()
     assert waits.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    node.services.partitions.retry()
+    run(node.services.partitions.retry())
     new = node.services.partitions.get("short", 0).log
     names = {path.name for path in Path(new.directory).iterdir()}
     assert names == {"partition.metadata", f"{0:020d}.log"}

@@ -15,6 +15,7 @@ from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.partition_files import PartitionCreation
@@ -199,18 +200,18 @@ def test_what_the_disk_refuses_is_offline_and_made_by_a_later_try(
         assert failed == list(desk.partitions.directories) * 2
         assert len(desk.metadata.image.topics["t"].partitions) == 2
         assert list(desk.partitions.offline) == [("t", 0), ("t", 1)]
-        desk.partitions.retry(told.append)
+        run(desk.partitions.retry(), told.append)
         assert [desk.code("t", index) for index in (0, 1)] == [STORAGE, STORAGE], "as before, while it is tried"
         desk.run_all()
     assert caplog.text.count("is offline") == 2, "not at every try"
     assert desk.names() == []
-    desk.partitions.retry(told.append)
+    run(desk.partitions.retry(), told.append)
     desk.metadata.change_topic_configs("t", {"max.message.bytes": "1000"})
     desk.run_all()
     assert told == [(0, 2), (2, 0)]
     assert came == [("t", 0), ("t", 1)]
     assert [desk.partitions.get("t", index).log.config.max_message_bytes for index in (0, 1)] == [1000, 1000]
-    desk.partitions.retry(told.append)
+    run(desk.partitions.retry(), told.append)
     assert told[2:] == [(0, 0)]
 
 
@@ -230,7 +231,7 @@ def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
         desk.run_all()
     assert [desk.code("t", index) for index in (0, 1)] == [STORAGE, NONE]
     assert "a fault of ours" in caplog.text
-    desk.partitions.retry()
+    run(desk.partitions.retry())
     desk.run_all()
     assert desk.code() == NONE
 
@@ -253,10 +254,10 @@ def test_a_fault_in_taking_up_one_stops_no_other_and_is_tried_again(
         assert [desk.code("t", index) for index in range(3)] == [STORAGE, NONE, NONE]
         desk.metadata.change_topic_configs("t", {})
         desk.partitions.opened([("t", 0), ("t", 1)])
-        desk.partitions.retry(told.append)
+        run(desk.partitions.retry(), told.append)
     assert "a fault of ours" in caplog.text
     assert desk.code() == STORAGE
-    desk.partitions.retry(told.append)
+    run(desk.partitions.retry(), told.append)
     assert (told, desk.code()) == ([(0, 1), (1, 0)], NONE)
 
 
@@ -271,7 +272,7 @@ def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.M
         desk.run_all()
     assert [desk.code("t", index) for index in (0, 1)] == [STORAGE] * 2
     assert not desk.partitions.opening
-    desk.partitions.retry()
+    run(desk.partitions.retry())
     desk.run_all()
     assert [desk.code("t", index) for index in (0, 1)] == [NONE] * 2
 
@@ -281,7 +282,7 @@ def test_a_topic_deleted_during_a_retry_leaves_nothing(desk: Desk, monkeypatch: 
         Full(patch)
         desk.metadata.create_topic("t", 1)
         desk.run_all()
-    desk.partitions.retry()
+    run(desk.partitions.retry())
     desk.metadata.delete_topic("t")
     assert desk.code() == UNKNOWN
     desk.metadata.create_topic("t", 1)
@@ -300,7 +301,7 @@ def test_the_log_of_what_another_node_leads_by_now_stays(desk: Desk, monkeypatch
         Full(patch)
         desk.metadata.create_topic("t", 1)
         desk.run_all()
-    desk.partitions.retry()
+    run(desk.partitions.retry())
     old = desk.metadata.image
     topic = old.topics["t"]
     moved = topic._replace(partitions=(topic.partitions[0]._replace(leader=5),))
@@ -441,7 +442,7 @@ def test_a_refused_partition_is_not_created_where_the_old_one_leaves(
         disks.run_in(disks.b)
         assert disks.code() == STORAGE
         disks.run_all()
-        disks.partitions.retry()
+        run(disks.partitions.retry())
         disks.run_all()
     assert disks.names_in(disks.a) == ["delete", "t-0"], "it is, as soon as that is over"
     assert disks.code() == NONE
@@ -480,7 +481,7 @@ def test_a_retry_on_a_hung_disk_keeps_no_other_from_its_retry(disks: TwoDisks, m
         Full(patch)
         disks.metadata.create_topic("t", 2)
         disks.run_all()
-    disks.partitions.retry(told.append)
+    run(disks.partitions.retry(), told.append)
     disks.run_in(disks.b)
     assert sorted(disks.code("t", index) for index in (0, 1)) == [NONE, STORAGE]
     assert not told

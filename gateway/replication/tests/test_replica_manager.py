@@ -14,6 +14,7 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.tests.builders import Node, led_elsewhere, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.disk.layout import replace_topic_id
@@ -75,7 +76,7 @@ def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -
     partitions.get("t", 0).append(records(b"a"), 1, NOW_MS)
     led_elsewhere(node, 5, "t")
     assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    partitions.retry()
+    run(partitions.retry())
     assert code_of(partitions, "t") == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not partitions.offline
     led_elsewhere(node, node.config.node_id, "t")
@@ -176,7 +177,7 @@ def test_a_partition_that_could_not_be_opened_is_tried_again(node: Node, monkeyp
         broken.setattr(node.log_manager, "begin_creation", _refuse)
         node.services.metadata.create_topic("t", 1)
     assert code_of(node.services.partitions, "t") == ErrorCode.KAFKA_STORAGE_ERROR
-    node.services.partitions.retry()
+    run(node.services.partitions.retry())
     assert node.services.partitions.get("t", 0).high_watermark == 0
 
 
