@@ -9,7 +9,6 @@ from headgate.gateway.zookeeper.layout.node import (
     MAX_INT32,
     MAX_INT64,
     NO_FIELDS,
-    InvalidNode,
     NodeFields,
     decode_decimal,
     decode_fields,
@@ -22,7 +21,6 @@ from headgate.gateway.zookeeper.layout.node import (
 CONTROLLER_PATH: Final = "/controller"
 CONTROLLER_EPOCH_PATH: Final = "/controller_epoch"
 CLUSTER_ID_PATH: Final = "/cluster/id"
-FEATURES_PATH: Final = "/feature"
 PRODUCER_IDS_PATH: Final = "/latest_producer_id_block"
 OWN_FEATURES_PATH: Final = "/headgate/feature"
 # The other nodes that a broker of Kafka 3.9 creates at its start
@@ -43,7 +41,6 @@ PERSISTENT_PATHS: Final = (
     "/config/ips",
 )
 _NO_KRAFT: Final = -1
-_MAX_LEVEL: Final = 2**15 - 1
 
 
 class Controller(NamedTuple):
@@ -146,44 +143,11 @@ class ProducerIdBlock(NamedTuple):
         return block
 
 
-class Features(NamedTuple):
-    """The finalized feature levels (KIP-584). `is_enabled` is false below inter.broker.protocol.version 2.7.
-
-    Version 1 of the node has a lowest level too, equal to the level; brokers before 3.3 read no other version.
-    A broker of Kafka ends itself when it finds a feature here that it does not know; see `OwnFeatures`.
-    """
-
-    levels: Mapping[str, int]
-    is_enabled: bool = True
-    version: int = 2
-    unknown: Mapping[str, Any] = NO_FIELDS
-
-    @staticmethod
-    def path() -> str:
-        return FEATURES_PATH
-
-    def encode(self) -> bytes:
-        names = ("max_version_level", "min_version_level")[: 2 if self.version == 1 else 1]
-        features = {feature: dict.fromkeys(names, level) for feature, level in self.levels.items()}
-        members = {"features": features, "version": self.version, "status": int(self.is_enabled)}
-        return with_unknown(members, self.unknown)
-
-    @classmethod
-    def decode(cls, data: bytes | None) -> Self:
-        """Raises InvalidNode."""
-        fields = decode_fields(FEATURES_PATH, data)
-        version = fields.integer("version", low=1, high=2)
-        status = fields.integer("status", low=0, high=1)
-        levels = {}
-        for name, feature in fields.mapping_of_objects("features"):
-            levels[name] = feature.integer("max_version_level", low=1, high=_MAX_LEVEL)
-            if version == 1 and feature.integer("min_version_level", low=1) > levels[name]:
-                raise InvalidNode(FEATURES_PATH, f"`min_version_level` of {name} is above its `max_version_level`")
-        return cls(levels, bool(status), version, fields.unknown())
-
-
 class OwnFeatures(NamedTuple):
-    """The finalized levels of features that Kafka in ZooKeeper mode does not have; level 0 is off. Headgate's own."""
+    """The finalized levels of features that Kafka in ZooKeeper mode does not have; level 0 is off. Headgate's own.
+
+    A broker of Kafka ends itself when it finds a feature in `/feature` that it does not know.
+    """
 
     levels: Mapping[str, int]
     unknown: Mapping[str, Any] = NO_FIELDS

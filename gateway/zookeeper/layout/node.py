@@ -27,7 +27,6 @@ _SHOWN = 60
 _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 # ZooKeeper's PathUtils. It sees UTF-16: a character above U+FFFF is a pair of surrogates there
 _ILLEGAL: Final = re.compile("[\x00-\x1f/\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-_SEQUENCE: Final = re.compile(r"-?[0-9]{10}", re.ASCII)
 _ESCAPES: Final = re.compile(rb"\\u00([0-9a-f]{2})")
 
 
@@ -236,14 +235,6 @@ def number_child_path(parent: str, number: int) -> str:
 def child_number(parent: str, name: str) -> int:
     """The broker's id or the partition's index in a child's name. Raises InvalidNode."""
     return decode_decimal(child_path(parent, name), name.encode(), low=0, high=MAX_INT32)
-
-
-def sequence_number(name: str, prefix: str) -> int:
-    """The number that ZooKeeper gave to a sequential node. Raises InvalidNode for another node."""
-    digits = name.removeprefix(prefix)
-    if not name.startswith(prefix) or not _SEQUENCE.fullmatch(digits):
-        raise InvalidNode(shown(name), f"the name is not {prefix} and a number")
-    return int(digits)
 
 
 def with_unknown(members: dict[str, Any], unknown: Mapping[str, Any]) -> bytes:

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from headgate.gateway.zookeeper.layout.admin import (
-    IsrChange,
-    LogDirFailure,
     PartitionReassignments,
     PreferredReplicaElection,
 )
 from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration, broker_id_of
-from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch, Features, ProducerIdBlock
+from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch, ProducerIdBlock
 from headgate.gateway.zookeeper.layout.configs import ConfigChange, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.consumers import ConsumerOffset, ConsumerRegistration, PartitionOwner
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import Features, IsrChange, LogDirFailure
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
 

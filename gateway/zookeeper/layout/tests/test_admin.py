@@ -5,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway.zookeeper.layout.admin import (
-    IsrChange,
-    LogDirFailure,
     PartitionReassignments,
     PreferredReplicaElection,
     TopicDeletion,
 )
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import IsrChange, LogDirFailure
 
 _topics = st.from_regex(r"[a-z][a-zA-Z0-9._-]{0,20}", fullmatch=True)
 _partitions = st.tuples(_topics, st.integers(0, MAX_INT32))

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch, Features, ProducerIdBlock
+from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch, ProducerIdBlock
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, MAX_INT64, InvalidNode
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import Features
 
 ints = st.integers(0, MAX_INT32)
 longs = st.integers(0, MAX_INT64 - 1)

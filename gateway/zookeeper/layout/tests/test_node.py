@@ -16,10 +16,10 @@ from headgate.gateway.zookeeper.layout.node import (
     encode_decimal,
     encode_object,
     number_child_path,
-    sequence_number,
     topic_child_path,
     with_unknown,
 )
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import sequence_number
 
 
 def test_json_is_compact_and_keeps_its_order() -> None:

@@ -1,0 +1,113 @@
+"""Nodes of Kafka's brokers and controllers that Headgate does not read yet; recordings of Kafka prove the layouts.
+
+Brokers with an inter.broker.protocol.version below 2.7 report changed in-sync replicas to the controller in
+`/isr_change_notification`. All brokers report failed disks in `/log_dir_event_notification`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Self
+
+from headgate.gateway.zookeeper.layout.admin import decode_partitions, encode_partitions
+from headgate.gateway.zookeeper.layout.node import (
+    NO_FIELDS,
+    InvalidNode,
+    decode_fields,
+    encode_object,
+    shown,
+    with_unknown,
+)
+
+FEATURES_PATH: Final = "/feature"
+ISR_CHANGES_PATH: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "isr_change_"
+LOG_DIR_EVENTS_PATH: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
+_LOG_DIR_FAILURE: Final = 1
+_MAX_LEVEL: Final = 2**15 - 1
+_SEQUENCE: Final = re.compile(r"-?[0-9]{10}", re.ASCII)
+
+
+class IsrChange(NamedTuple):
+    """A notification: these partitions have other in-sync replicas. The node is sequential."""
+
+    partitions: tuple[tuple[str, int], ...]
+
+    @staticmethod
+    def path() -> str:
+        """ZooKeeper appends the number."""
+        return f"{ISR_CHANGES_PATH}/{ISR_CHANGE_PREFIX}"
+
+    def encode(self) -> bytes:
+        return encode_partitions(self.partitions)
+
+    @classmethod
+    def decode(cls, name: str, data: bytes | None) -> Self:
+        """Raises InvalidNode."""
+        return cls(decode_partitions(f"{ISR_CHANGES_PATH}/{name}", data))
+
+
+class LogDirFailure(NamedTuple):
+    """A notification: a log directory of this broker has failed (KIP-112). The node is sequential."""
+
+    broker_id: int
+
+    @staticmethod
+    def path() -> str:
+        """ZooKeeper appends the number."""
+        return f"{LOG_DIR_EVENTS_PATH}/{LOG_DIR_EVENT_PREFIX}"
+
+    def encode(self) -> bytes:
+        return encode_object({"version": 1, "broker": self.broker_id, "event": _LOG_DIR_FAILURE})
+
+    @classmethod
+    def decode(cls, name: str, data: bytes | None) -> Self:
+        """Raises InvalidNode."""
+        fields = decode_fields(f"{LOG_DIR_EVENTS_PATH}/{name}", data)
+        return cls(fields.integer("broker", low=0))
+
+
+class Features(NamedTuple):
+    """The finalized feature levels (KIP-584). `is_enabled` is false below inter.broker.protocol.version 2.7.
+
+    Version 1 of the node has a lowest level too, equal to the level; brokers before 3.3 read no other version.
+    A broker of Kafka ends itself when it finds a feature here that it does not know; see `OwnFeatures`.
+    """
+
+    levels: Mapping[str, int]
+    is_enabled: bool = True
+    version: int = 2
+    unknown: Mapping[str, Any] = NO_FIELDS
+
+    @staticmethod
+    def path() -> str:
+        return FEATURES_PATH
+
+    def encode(self) -> bytes:
+        names = ("max_version_level", "min_version_level")[: 2 if self.version == 1 else 1]
+        features = {feature: dict.fromkeys(names, level) for feature, level in self.levels.items()}
+        members = {"features": features, "version": self.version, "status": int(self.is_enabled)}
+        return with_unknown(members, self.unknown)
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self:
+        """Raises InvalidNode."""
+        fields = decode_fields(FEATURES_PATH, data)
+        version = fields.integer("version", low=1, high=2)
+        status = fields.integer("status", low=0, high=1)
+        levels = {}
+        for name, feature in fields.mapping_of_objects("features"):
+            levels[name] = feature.integer("max_version_level", low=1, high=_MAX_LEVEL)
+            if version == 1 and feature.integer("min_version_level", low=1) > levels[name]:
+                raise InvalidNode(FEATURES_PATH, f"`min_version_level` of {name} is above its `max_version_level`")
+        return cls(levels, bool(status), version, fields.unknown())
+
+
+def sequence_number(name: str, prefix: str) -> int:
+    """The number that ZooKeeper gave to a sequential node. Raises InvalidNode for another node."""
+    digits = name.removeprefix(prefix)
+    if not name.startswith(prefix) or not _SEQUENCE.fullmatch(digits):
+        raise InvalidNode(shown(name), f"the name is not {prefix} and a number")
+    return int(digits)
