@@ -33,6 +33,7 @@ TOGETHER: tuple[str | tuple[str, ...], ...] = (
         "compat_tests/spark/test_handover",
         "compat_tests/spark/test_positions",
     ),
+    "compat_tests/families/test_kgo_suite",
     "compat_tests/storage/test_adoption",
     "compat_tests/tools/test_kafka_tools",
     "compat_tests/tools/test_log_command",

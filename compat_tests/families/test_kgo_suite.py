@@ -20,9 +20,6 @@ import pytest
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import running
 
-# Six of its tests at once load both cores
-pytestmark = pytest.mark.alone
-
 GROUPS = (
     "Test848RegexBrokerResolves",
     "TestGroupETL/cooperative-sticky",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -45,7 +46,10 @@ def typed(block: Block, bootstrap: str) -> Iterator[list[str]]:
 
 
 def run(command: list[str]) -> str:
-    done = subprocess.run(command, cwd=apache_kafka.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    quick = {**os.environ, "SPARK_SUBMIT_OPTS": " ".join(apache_kafka.QUICK_START)}
+    done = subprocess.run(
+        command, cwd=apache_kafka.ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=quick
+    )
     assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr[-3000:]}"
     return done.stdout
 
