@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Start, Tail
 from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import TOOL_OPTIONS
 from compat_tests.harness.records import Received, Sent
 
 Process = subprocess.Popen[str]
@@ -68,9 +69,14 @@ class JavaClient(Family):
 
 
 def start() -> Process:
+    arguments = [
+        toolchain.program("java", "install a JDK"),
+        *TOOL_OPTIONS,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    ]
+    arguments += ["-cp", toolchain.compiled_java("clients"), "CompatClient"]
     pipe = subprocess.PIPE
-    command = toolchain.java_program("CompatClient", "clients")
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1 << 16)
+    return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1 << 16)
 
 
 def end(process: Process) -> None:

@@ -29,7 +29,6 @@ from compat_tests.harness.ports import reserve
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 JARS: Final = ROOT / "build" / "jars"
-ARCHIVES: Final = ROOT / "build" / "jvm"
 
 # Main classes for run_tool
 STORAGE: Final = "kafka.tools.StorageTool"
@@ -109,17 +108,7 @@ def java(
         raise KafkaFailed(sentence)
     logging = [logging_option(name, directory or JARS, log_level) for name in LOGGING]
     classes = str(JARS / jar_set / "*")
-    shared = archive(jar_set) if set(QUICK_START) <= set(options) else ()
-    return ["java", *options, *shared, *logging, "-cp", classes, main_class, *arguments]
-
-
-def archive(jar_set: str) -> tuple[str, ...]:
-    """The options that add the archive of a jar set's classes to QUICK_START; none where there is no archive.
-
-    The class path must begin with the jars of the set.
-    """
-    path = ARCHIVES / f"{jar_set}.jsa"
-    return (f"-XX:SharedArchiveFile={path}", "-Xlog:disable") if path.exists() else ()
+    return ["java", *options, *logging, "-cp", classes, main_class, *arguments]
 
 
 def logging_option(name: str, directory: Path, level: str) -> str:

@@ -72,19 +72,11 @@ def old_client(name: str) -> Path:
     return path if path.exists() else missing(f"{path} is not there: run `make install` (on Linux with x86-64)")
 
 
-def java_program(main_class: str, jar_set: str, directory: str = "", log_level: str = "error") -> list[str]:
-    """The command line of a class with the jars of a set; `directory` has the class if other jars compiled it."""
-    options = (*apache_kafka.TOOL_OPTIONS, *apache_kafka.archive(jar_set))
-    logging = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    classes = os.pathsep.join((jars(jar_set), directory)) if directory else compiled_java(jar_set)
-    return [program("java", "install a JDK, version 17 or newer"), *options, logging, "-cp", classes, main_class]
-
-
 @functools.cache
 def compiled_java(jar_set: str) -> str:
     """Compile compat_tests/java/<jar set>/src against the set, if a source is newer; the class path that runs it."""
     classes = jars(jar_set)
-    return os.pathsep.join((classes, compiled(jar_set, classes)))
+    return os.pathsep.join((compiled(jar_set, classes), classes))
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import TOOL_OPTIONS, archive, logging_option
+from compat_tests.harness.apache_kafka import TOOL_OPTIONS, logging_option
 from compat_tests.matrix.proxy import Proxy
 
 _PACKAGE: Final = "org.apache.kafka.tools."
@@ -48,8 +48,7 @@ class Tools:
         self.bootstrap = proxy.bootstrap
         java = toolchain.program("java", "install a JDK, version 17 or newer")
         logging = logging_option("log4j2.configurationFile", directory, "warn")
-        options = [*TOOL_OPTIONS, *archive("broker"), logging]
-        command = [java, *options, "-cp", toolchain.compiled_java("broker"), "Tools"]
+        command = [java, *TOOL_OPTIONS, logging, "-cp", toolchain.compiled_java("broker"), "Tools"]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 

@@ -124,17 +124,6 @@ build/jars/.made: $(JAVA)/pom.xml $(wildcard $(JAVA)/*/pom.xml)
 	done
 	touch $@
 
-# Archives of classes for the JVMs that tests start most often: a start takes about two thirds of the CPU time. The
-# options are QUICK_START of compat_tests/harness/apache_kafka.py; a JVM without them ignores the archive
-jars: build/jvm/broker.jsa build/jvm/clients.jsa
-build/jvm/%.jsa: $(JAVA)/archive/src/LoadClasses.java build/jars/.made
-	[ -e build/jars/.made ] || exit 0
-	$(call say,archive of classes: $*)
-	mkdir -p $(@D)
-	java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xlog:disable \
-		-XX:ArchiveClassesAtExit=$@.partial -cp '$(CURDIR)/build/jars/$*/*' $< && mv -f $@.partial $@ ||
-		$(call say,no archive of classes: JVMs start more slowly)
-
 # A system package, installed only where the user is root already
 kcat:
 	command -v kcat >/dev/null && exit

@@ -12,6 +12,7 @@ from typing import Final
 
 from compat_tests.families import java_client
 from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import TOOL_OPTIONS
 from compat_tests.harness.broker import TARGET
 from compat_tests.harness.records import Received, Sent
 from compat_tests.harness.stored import CODECS
@@ -32,9 +33,12 @@ class Jvm(Client):
         self.group_protocol = group_protocol
 
     def command(self) -> list[str]:
-        jar_set = "clients" if self.version == NEWEST.version else f"matrix/{self.version}"
+        newest = toolchain.jars("clients")
+        own = newest if self.version == NEWEST.version else toolchain.jars(f"matrix/{self.version}")
         compiled = toolchain.compiled("matrix", os.pathsep.join(map(toolchain.jars, (OLD_NEWEST, OLDEST))))
-        return toolchain.java_program("MatrixClient", jar_set, compiled, log_level="warn")
+        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        classes = os.pathsep.join((compiled, own))
+        return [toolchain.program("java", "install a JDK"), *TOOL_OPTIONS, logging, "-cp", classes, "MatrixClient"]
 
     def arguments(self, subcommand: str, bootstrap: str, topic: str, **options: str) -> list[str]:
         # Kafka 3.9 has the newer protocol only where it is asked to try it
