@@ -12,11 +12,13 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from headgate.gateway.api.authorization import Authorizer
 from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, served
+from headgate.gateway.api.throttling import Quota
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -216,6 +218,10 @@ class Seams:
     """(log manager, loader, now in ms): opens logs before the broker runs."""
     make_worker: Callable[[Scheduler, Pool], Worker] | None = None
     """(scheduler, pool) -> what computes compactions; None chooses for the platform, with the first compaction."""
+    authorizer: Authorizer | None = None
+    """Decides what clients may do; without an authorizer they may do everything."""
+    quota: Quota | None = None
+    """Throttles clients; None: never."""
 
 
 class BrokerParts:
@@ -299,7 +305,7 @@ class BrokerParts:
             self.log_manager, self.partitions, self.groups.first_unread, config, clock, scheduler
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, registrations)
+        self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, seams.quota)
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
         self._listen()

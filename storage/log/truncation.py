@@ -36,7 +36,8 @@ def truncate_to(log: Log, offset: int, write_recovery_points: Callable[[], None]
 def restart_at(log: Log, offset: int, now_ms: int, write_recovery_points: Callable[[], None]) -> None:
     """Remove everything, and continue at `offset`. Raises OSError.
 
-    A segment exists at any time: a log without segments would seem to be lost completely.
+    A segment exists at any time: a log without segments would seem to be lost completely. `write_recovery_points`
+    writes the checkpoint of the log's directory: it must not promise removed bytes.
     """
     segments, first = log.segments, log.segments[0]
     flushing.limit_durable_end(log, first.base_offset)

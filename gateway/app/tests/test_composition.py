@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from unittest.mock import NonCallableMock
 
 import pytest
 
+from headgate.gateway.api.authorization import Authorizer
+from headgate.gateway.api.throttling import Quota
 from headgate.gateway.app.composition import BrokerParts, Foundation, MetadataSource, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -49,10 +52,12 @@ def test_coordinators_follow_the_metadata_behind_partitions(parts: BrokerParts) 
 
 
 def test_services_are_built_of_the_seams(config: BrokerConfig) -> None:
-    seams = Seams(clock=ManualClock(5), files=UnsyncedFiles())
+    authorizer, quota = NonCallableMock(Authorizer), NonCallableMock(Quota)
+    seams = Seams(clock=ManualClock(5), files=UnsyncedFiles(), authorizer=authorizer, quota=quota)
     parts = BrokerParts(config, seams)
-    services = parts.services
+    services, dispatcher = parts.services, parts.dispatcher
     assert (services.clock, services.random, parts.log_manager.files) == (seams.clock, seams.random, seams.files)
+    assert (dispatcher.authorizer, dispatcher.quota) == (authorizer, quota)
     parts.close()
 
 

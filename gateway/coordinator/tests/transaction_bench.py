@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records, Ticket
 from headgate.gateway.coordinator.internal_topic import InternalTopic
@@ -137,7 +138,8 @@ class TransactionBench(CoordinatorBench[ShardWithTransactions]):
             assert isinstance(effect, WriteMarkers)
             self.performed.append((effect, leader_epoch))
             if self.completes:
-                self.coordinator.run(effect.transactional_id, lambda shard, _, done=effect: shard.complete(done))  # type: ignore[misc]
+                decide = partial(lambda done, shard, _: shard.complete(done), effect)
+                self.coordinator.run(effect.transactional_id, decide)
 
     def begin(self, key: str = "a", **options: object) -> list[object]:
         return self.ask(lambda shard, ticket: shard.begin(key, ticket), key, **options)

@@ -20,6 +20,7 @@ from headgate.gateway.coordinator.transactions.transaction import (
     NO_EPOCH,
     Transaction,
     TransactionState,
+    next_epoch,
 )
 from headgate.gateway.coordinator.transactions.transaction_shard import REPLACED, TransactionShard
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -84,7 +85,7 @@ def _next(
     if expected is None or holder.producer_epoch in (NO_EPOCH, expected.producer_epoch):
         if transaction.is_exhausted:
             return ProducerIdAndEpoch(shard.next_producer_id(), 0)
-        return ProducerIdAndEpoch(holder.producer_id, holder.producer_epoch + 1)
+        return ProducerIdAndEpoch(holder.producer_id, next_epoch(holder.producer_epoch))
     if expected == transaction.ended_by or shard.replaced.get(key) == (holder, expected):
         return holder
     raise fenced(key, expected, transaction, version >= FENCED_SINCE)

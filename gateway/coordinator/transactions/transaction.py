@@ -208,11 +208,9 @@ class Transaction(NamedTuple):
     def prepared(self, is_commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> Self:
         """The transition that decides the end. The new protocol raises the epoch, and may abort without a begin."""
         epoch = self.producer_epoch
-        if client_version >= EPOCH_PER_TRANSACTION:
-            epoch = min(epoch + 1, HIGHEST_EPOCH)  # a fence may have taken the last one
         return type(self)(
             self.producer_id,
-            epoch,
+            next_epoch(epoch) if client_version >= EPOCH_PER_TRANSACTION else epoch,
             NO_ID,
             next_producer_id,
             self.timeout_ms,
@@ -230,8 +228,7 @@ class Transaction(NamedTuple):
         """
         if transaction_version >= EPOCH_PER_TRANSACTION:
             return self.prepared(False, EPOCH_PER_TRANSACTION, NO_ID, now_ms)
-        epoch = min(self.producer_epoch + 1, HIGHEST_EPOCH)
-        return self._replace(producer_epoch=epoch).prepared(False, 0, NO_ID, now_ms)
+        return self._replace(producer_epoch=next_epoch(self.producer_epoch)).prepared(False, 0, NO_ID, now_ms)
 
     def completed(self, now_ms: int) -> Self:
         """The transition after all markers were written."""
@@ -282,6 +279,11 @@ class Transaction(NamedTuple):
             transaction_start_timestamp_ms=self.start_ms,
             client_transaction_version=self.client_version,
         )
+
+
+def next_epoch(producer_epoch: int) -> int:
+    """The epoch after this one, wherever a producer epoch rises. A fence may have taken the highest one already."""
+    return min(producer_epoch + 1, HIGHEST_EPOCH)
 
 
 def encode(transaction: Transaction, transaction_version: int) -> bytes:

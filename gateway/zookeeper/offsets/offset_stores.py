@@ -114,8 +114,8 @@ class OffsetStores:
         self._patterns = config.headgate_offsets_store
         self._by_pattern: dict[str, OffsetStore] = {}
         self._groups: dict[str, DualGroup] = {}
-        self._lost: dict[bytes, str] | None = {}
-        """Topics that the image has lost while it was not known which groups are dual; None once that is known."""
+        self._lost_before_marks: dict[bytes, str] | None = {}
+        """Topics that the image has lost before the marks were read; None from then on."""
         self._is_whole = True
         """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
@@ -165,10 +165,10 @@ class OffsetStores:
             before, after = old.topics.get(name), new.topics.get(name)
             if before is None or (after is not None and after.topic_id == before.topic_id):
                 continue
-            if self._lost is None:
+            if self._lost_before_marks is None:
                 self._deleted.forget(name, before.topic_id, is_gone=after is None)
             else:
-                self._lost[before.topic_id] = name
+                self._lost_before_marks[before.topic_id] = name
 
     def _read_marks(self) -> None:
         if not self._is_ready and self._may_ask():
@@ -181,9 +181,9 @@ class OffsetStores:
             self._retry(self._read_marks)
 
     def _know(self, marks: Marks) -> None:
-        if self._lost is None:
+        if self._lost_before_marks is None:
             return
-        lost, self._lost = self._lost, None
+        lost, self._lost_before_marks = self._lost_before_marks, None
         marked = [group for one in marks.groups if (group := self._new_group(one, State.DUAL)) is not None]
         configured = [name for kind, name in self._metadata.image.configs if kind == ResourceType.GROUP]
         for group_id in configured:
@@ -208,8 +208,8 @@ class OffsetStores:
 
     @property
     def _is_ready(self) -> bool:
-        """Whether it is known which groups are dual."""
-        return self._lost is None
+        """Whether the marks are read: they say which groups are dual."""
+        return self._lost_before_marks is None
 
     # The store of a group
 

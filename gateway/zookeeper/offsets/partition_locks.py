@@ -72,8 +72,11 @@ class PartitionLocks:
 
     def release(self, lock: PartitionLock) -> None:
         """Give the partitions to the next operations."""
-        is_known = self._held.pop(lock, lock) is None or self._waiting.pop(lock, lock) is None
-        if not is_known or self._is_resuming:
+        operations = self._held if lock in self._held else self._waiting
+        if lock not in operations:
+            return
+        del operations[lock]
+        if self._is_resuming:
             return  # an operation that has ended at once: the loop goes on
         self._is_resuming = True
         try:

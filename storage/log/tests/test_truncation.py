@@ -51,19 +51,9 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
     store.checkpoint({KEY: 10})
     points = f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}"
     assert checkpoint.read_offsets(files, points) == {KEY: 10}
-    truncation.truncate_to(log, 4, store.write_recovery_points)
+    truncation.restart_at(log, 4, NOW_MS, store.write_recovery_points)
     assert log.recovery_point == 4
-    assert checkpoint.read_offsets(files, points) == {KEY: 4}
-
-
-def test_a_cut_behind_the_end_is_none_and_before_the_start_a_fault() -> None:
-    log = new_log(CrashingFiles())
-    append(log, *(batch() for _ in range(10)))
-    truncation.truncate_to(log, 10, no_checkpoint)
-    assert log.end_offset == 10
-    log.advance_start(5)
-    with pytest.raises(ValueError, match="before its start"):
-        truncation.truncate_to(log, 4, no_checkpoint)
+    assert checkpoint.read_offsets(files, points) == {KEY: 0}
 
 
 def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
