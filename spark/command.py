@@ -27,7 +27,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "doctor": Subcommand("headgate.spark.doctor:main", "find what keeps Spark from working here, each with its cure"),
     "jars": Subcommand("headgate.spark.jars:main", "fetch the exact jars for the installed PySpark; print spark.jars"),
     "options": Subcommand(
-        "headgate.spark.options:main", "the options of the formats kafka and headgate, and tuned values"
+        "headgate.spark.option_checks:main", "the options of the formats kafka and headgate, and tuned values"
     ),
     "init": Subcommand("headgate.spark.init:main", "a new project from a template: batch, stream, copy, pipeline"),
     "pack": Subcommand("headgate.spark.pack:main", "an archive of what executors need, for spark.archives"),

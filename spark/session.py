@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.spark.jar_sets import CONNECTOR, Jar
 from headgate.spark.jars import JarsMissing, default_folder, installed_pyspark, is_right, jar_set
+from headgate.spark.option_checks import UnknownOption, check_options, tuned_options
 from headgate.spark.option_table import Use
-from headgate.spark.options import UnknownOption, check_options, tuned_options
 from headgate.tools.client.cluster import Cluster
 
 if TYPE_CHECKING:

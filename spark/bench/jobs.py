@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.spark.option_checks import tuned_options
 from headgate.spark.option_table import Use
-from headgate.spark.options import tuned_options
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA
 from headgate.tools.client.client import Client
 

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.spark import session as module
 from headgate.spark.jars import JarsMissing
-from headgate.spark.options import UnknownOption
+from headgate.spark.option_checks import UnknownOption
 from headgate.spark.session import (
     TooFewTaskSlots,
     count_partitions,

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from headgate.spark.bench.jobs import JOBS, TOPIC, BenchSetup
+from headgate.spark.option_checks import tuned_options
 from headgate.spark.option_table import Use
-from headgate.spark.options import tuned_options
 
 
 class Recorder:

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from headgate.spark.option_table import KAFKA_REFUSED, Use
-from headgate.spark.options import (
+from headgate.spark.option_checks import (
     FORMATS,
     UnknownOption,
     check_options,
@@ -16,6 +15,7 @@ from headgate.spark.options import (
     main,
     tuned_options,
 )
+from headgate.spark.option_table import KAFKA_REFUSED, Use
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
