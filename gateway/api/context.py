@@ -95,7 +95,7 @@ class Services:
     parsed_memory: MemoryBudget
     """For the parsed requests that may have more elements than a small one, from the read until the reply."""
     conversions: Conversions
-    appends: WriteBatcher
+    batcher: WriteBatcher
     metrics: Metrics
     served_versions: Mapping[int, tuple[int, int]]
     """The lowest and the highest supported version of each API, by API key."""

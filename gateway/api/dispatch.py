@@ -54,7 +54,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._answers = ResponseCache()
         self._latencies = {key: Histogram() for key in registrations}
-        self.appends = services.appends
+        self.batcher = services.batcher
         """The batcher of a turn's appends, which are written together before any reply is sent."""
         services.metrics.labelled("requests", ("api", "version"), self._count_requests)
         services.metrics.labelled("request.errors", ("api", "error"), self._count_errors)
@@ -72,7 +72,7 @@ class Dispatcher:
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park the request; then `done` is called once, later.
 
-        The appends of a reply may still be unwritten: call `appends.commit`, which may change the bytes of the reply,
+        The appends of a reply may still be unwritten: call `batcher.write_all`, which may change the bytes of the reply,
         before the reply is sent. Raises MalformedRequest, CloseConnection.
         """
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
@@ -83,9 +83,9 @@ class Dispatcher:
         route.untimed = untimed = route.untimed - 1
         if not untimed:
             return self._dispatch_timed(route, frame, client, done)
-        services, appends = self._services, self.appends
-        if appends.is_open and not route.stages:
-            appends.commit()
+        services, batcher = self._services, self.batcher
+        if batcher.is_open and not route.stages:
+            batcher.write_all()
         key = None if route.is_lasting is None else response_cache.key(frame[:4], frame[position:], client)
         if key is not None:
             kept = self._answers.find(services.metadata.image, key)
@@ -107,8 +107,8 @@ class Dispatcher:
                 return []
             return self._parked(route, key, correlation_id, client, done).go_on(request, outcome)
         reply = route.encode(outcome, correlation_id)
-        if appends.is_open:
-            appends.draft(reply[0], route, outcome, correlation_id)
+        if batcher.is_open:
+            batcher.draft(reply[0], route, outcome, correlation_id)
         elif key is not None:
             self._keep(route, key, outcome, reply)
         return reply

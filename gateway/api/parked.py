@@ -124,7 +124,7 @@ class ParkedRequest(Parked):
         request, _, elements = yield from route.read_in_steps(frame, position)
         self._keep_reserved(len(frame) + elements * BYTES_PER_ELEMENT)
         del frame  # frees the memory
-        services.appends.commit()  # other requests may have staged appends meanwhile
+        services.batcher.write_all()  # other requests may have staged appends meanwhile
         try:
             outcome = route.handler(request, HandlerContext(services, client, route.version, client.client_id))
         except Exception as error:  # noqa: BLE001  a failed request gets an error response
@@ -162,7 +162,7 @@ class ParkedRequest(Parked):
                 image = self._services.metadata.image
         except Exception as error:  # noqa: BLE001  a failed request gets an error response
             outcome = self._route.error_response(request, self._client, error)
-        self._services.appends.commit()  # appends that the task has staged must not wait for another turn
+        self._services.batcher.write_all()  # appends that the task has staged must not wait for another turn
         if outcome is None:
             return []
         reply = self._route.encode_in_steps(outcome, self._correlation_id)

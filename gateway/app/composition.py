@@ -234,8 +234,8 @@ class BrokerParts:
         """
         self.config, self.clock, self.random = config, seams.clock, seams.random
         self.metrics = Metrics()
-        self.appends = WriteBatcher()
-        self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.appends.commit)
+        self.batcher = WriteBatcher()
+        self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.batcher.write_all)
         self.zookeeper = seams.connect(config, seams.clock)
         try:
             self._check_directories(seams)
@@ -313,7 +313,7 @@ class BrokerParts:
 
     def _make_services(self, registrations: Mapping[int, Registration]) -> Services:
         config, clock, scheduler, tasks = self.config, self.clock, self.scheduler, self.tasks
-        shared = CoordinatorServices(clock, scheduler, tasks, self.appends, Lock(scheduler))
+        shared = CoordinatorServices(clock, scheduler, tasks, self.batcher, Lock(scheduler))
         producer_ids = ProducerIds(self.metadata)
         groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
         offset_stores = self._make_offset_stores(groups, shared)
@@ -342,7 +342,7 @@ class BrokerParts:
             markers=markers,
             parsed_memory=MemoryBudget(config.queued_max_request_bytes),
             conversions=Conversions(scheduler),
-            appends=self.appends,
+            batcher=self.batcher,
             metrics=self.metrics,
             served_versions={key: (api.served_min, api.served_max) for key, api in registrations.items()},
             offset_stores=offset_stores,

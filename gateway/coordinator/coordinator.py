@@ -116,7 +116,7 @@ class RequestTicket(Ticket):
         coordinator = self._coordinator
         try:
             while self.reply is None and (yield changes) is not None:
-                coordinator.services.appends.commit()  # the reply may depend on a staged write
+                coordinator.services.batcher.write_all()  # the reply may depend on a staged write
                 if self._ended is not coordinator.ended:
                     self.reply = None
                     break
@@ -240,7 +240,7 @@ class Coordinator(Generic[S]):
         outcome: Outcome[R] = ticket.later() if ticket.reply is None else ticket.value()
         return outcome
 
-    def run(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
+    def decide_alone(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
         """Decide without a request, after the requests in the queue; do nothing without a shard."""
         if self._state is _WRITING:
             self._queue.append((key, decide, None))
@@ -341,7 +341,7 @@ class Coordinator(Generic[S]):
                 if staged is not None:
                     response: Any = decision.replies[0][1]
                     promise = _StagedReply(self, response, failure_response)
-                    self.services.appends.promise(partition, staged, promise.refuse)
+                    self.services.batcher.promise(partition, staged, promise.refuse)
         except KafkaError as error:
             self._failed(key, decision, without_frames(error), is_tick=ticket is None)
             return None
@@ -460,7 +460,7 @@ class Coordinator(Generic[S]):
         """Send the replies once the records are below the high watermark, or the wait has timed out."""
         deadline_ms = self.services.clock.monotonic_ms() + self._topic.write_timeout_ms
         ended = self.ended
-        is_in_time = yield from self._commit(self._end_offset, deadline_ms)
+        is_in_time = yield from self._await_high_watermark(self._end_offset, deadline_ms)
         if ended is not self.ended:
             return
         error = None
@@ -474,7 +474,7 @@ class Coordinator(Generic[S]):
         if is_in_time and error is not None:
             self.reload(error.message)
 
-    def _commit(self, end_offset: int, deadline_ms: float) -> Task[bool]:
+    def _await_high_watermark(self, end_offset: int, deadline_ms: float) -> Task[bool]:
         """Whether the high watermark reaches the offset before the deadline, and before the shard ends."""
         partition, ended, passed = self.partition, self.ended, WaitList()
         changes = Changes((passed, ended), deadline_ms)
@@ -506,9 +506,9 @@ class Coordinator(Generic[S]):
             if is_staged or self.partition.high_watermark >= end_offset:
                 is_staged = False
                 yield next_turn(self.services.scheduler)
-            elif not (yield from self._commit(end_offset, NEVER)):
+            elif not (yield from self._await_high_watermark(end_offset, NEVER)):
                 return  # the broker stops, or the shard has ended
-            self.services.appends.commit()  # the first effect may wait for nothing else
+            self.services.batcher.write_all()  # the first effect may wait for nothing else
             while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
                 _, decision = self._effects.popleft()
                 if self._is_fenced(decision):
@@ -554,7 +554,7 @@ class Coordinator(Generic[S]):
 
     def _tick_key(self, key: str) -> None:
         try:
-            self.run(key, lambda shard, _: shard.tick(key, self.services.clock.monotonic_ms()))
+            self.decide_alone(key, lambda shard, _: shard.tick(key, self.services.clock.monotonic_ms()))
         except Exception:
             message = "the tick of %s %r failed; the broker retries it in %d ms"
             self._topic.logger.exception(message, self._topic.key_name, key, TICK_RETRY_MS)
@@ -597,7 +597,7 @@ class Coordinator(Generic[S]):
         if self._state is not _UNLOADED or self._unfinished_writes:
             return
         self._state = _LOADING
-        self.services.appends.commit()  # staged batches have to be in the file
+        self.services.batcher.write_all()  # staged batches have to be in the file
         log, began_ms = self.partition.log, self.services.clock.monotonic_ms()
         replay = LogReplay(self._make_shard(), log.start_offset)
         if log.end_offset == log.start_offset:

@@ -29,7 +29,7 @@ class CoordinatorServices(NamedTuple):
     clock: Clock
     scheduler: Scheduler
     tasks: Tasks
-    appends: WriteBatcher
+    batcher: WriteBatcher
     loading: Lock
     """The shard that is being replayed holds it."""
 

@@ -54,7 +54,7 @@ class Connection:
     """
 
     __slots__ = (
-        "_appends",
+        "_batcher",
         "_dispatcher",
         "_frames",
         "_held_before",
@@ -97,7 +97,7 @@ class Connection:
         self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
         self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
         self.starved = False  # reads wait for memory
-        self._appends = dispatcher.appends
+        self._batcher = dispatcher.batcher
         self._dispatcher = dispatcher
         self._frames = FrameReader(max_frame_bytes)
         self._memory = memory
@@ -133,7 +133,7 @@ class Connection:
     @property
     def is_settled(self) -> bool:
         """Whether no batched write is open, for any connection."""
-        return not self._appends.is_open
+        return not self._batcher.is_open
 
     @property
     def has_more(self) -> bool:
@@ -230,8 +230,8 @@ class Connection:
 
     def take(self) -> Piece:
         """Return the next piece to send. The caller releases a piece of a file."""
-        if self._appends.is_open:
-            self._appends.commit()
+        if self._batcher.is_open:
+            self._batcher.write_all()
         piece = self.outgoing.pop(0)
         # A failed write may have changed the length of the queued replies.
         self._outgoing_bytes = self._outgoing_bytes - len(piece) if self.outgoing else 0
@@ -239,7 +239,7 @@ class Connection:
 
     def settle(self) -> None:
         """Commit the batched writes, before any reply to them is sent."""
-        self._appends.commit()
+        self._batcher.write_all()
 
     def close(self, reason: str | None = None, closing: Closing = Closing.AT_ONCE) -> None:
         """Answer nothing more; the driver sends the queue, then closes. `reason`: the client's fault, for the log."""
@@ -279,7 +279,7 @@ class Connection:
         """The socket is closed: release all resources now, without waiting for the garbage collector."""
         self.close()
         try:
-            self.settle()  # no later step of this connection would commit
+            self.settle()  # no later step of this connection would write
         except Exception as error:  # the resources are released in any case
             logger.error("writing failed at the end of %s", self.client, exc_info=error)
         self.wake = _nobody

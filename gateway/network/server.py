@@ -98,7 +98,7 @@ class Server:
                 self._clock,
                 self._scheduler,
                 self._log,
-                self._dispatcher.appends,
+                self._dispatcher.batcher,
                 is_alone=lambda: len(engine) == len(self.drivers),
             )
             self._engines.append(engine)

@@ -10,9 +10,9 @@ itself is readable, serves the ready sockets in a bounded turn, then lets other 
   A reset (EPOLLHUP, EPOLLERR, always reported) ends the connection at once.
 - All connections share one receive buffer: a connection copies the bytes that it needs after the call. The rest of a
   large request is received directly into the request's final buffer.
-- A round first receives from the sockets, then commits the batched writes (see `gateway.replication.write_batcher`),
+- A round first receives from the sockets, then writes what is staged (see `gateway.replication.write_batcher`),
   then sends the replies: all replies to one receive in one send, pieces of files by the kernel. The round ends with a
-  second commit for everything staged since: no staged write outlives a round.
+  second write of everything staged since: no staged write outlives a round.
 - A turn is fair by time. The clock is read between the requests of one client, as a request of 50 bytes may cost
   milliseconds: after the first millisecond of the turn, other clients follow. The clock is also read between sockets:
   the last round of a turn begins within a millisecond and serves sockets for one more, as 64 small writes, batched into
@@ -76,7 +76,7 @@ class SocketEngine:
         clock: Clock,
         scheduler: Scheduler,
         log: LimitedLog,
-        appends: WriteBatcher,
+        batcher: WriteBatcher,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
         is_alone: Callable[[], bool] = lambda: False,
@@ -95,7 +95,7 @@ class SocketEngine:
         self.clock = clock
         self._monotonic_ms = clock.monotonic_ms  # called between any two requests
         self._log = log
-        self._appends = appends
+        self._batcher = batcher
         self.scheduler = scheduler
         self._drivers: dict[int, SocketDriver] = {}
         self._marked: dict[SocketDriver, None] = {}  # queued behind the events of the next poll
@@ -136,7 +136,7 @@ class SocketEngine:
                 if more or self._marked or self._queue:
                     await trio.lowlevel.checkpoint()
                 else:
-                    assert not self._appends.is_open, "what is staged would wait for the next event"
+                    assert not self._batcher.is_open, "what is staged would wait for the next event"
                     self._asleep = True
                     await self.poller.ready()
                     self._asleep = False
@@ -208,11 +208,11 @@ class SocketEngine:
         if queue and not is_over:
             self._serve()
         if self.served:
-            if self._appends.is_open:
+            if self._batcher.is_open:
                 self._settle()
             self._answer()
         self.scheduler.run_soon()
-        if self._appends.is_open:
+        if self._batcher.is_open:
             self._settle()
         return bool(events or self._marked or self._queue)
 
@@ -265,7 +265,7 @@ class SocketEngine:
     def _settle(self) -> None:
         """Commit the batched writes."""
         try:
-            self._appends.commit()
+            self._batcher.write_all()
         except Exception as error:  # noqa: BLE001
             self._log.error("writing", "a batched write failed; clients with unsent replies are closed", exc_info=error)
             for driver in list(self._drivers.values()):

@@ -6,7 +6,7 @@ when the reply is ready. A client that closed only its sending side still gets i
 thread reads pieces of files that are not in the page cache, so that the event loop never waits for the disk.
 
 A step is the work between two waits of the task. A step answers requests for `TURN_MS`; then the task sends the
-replies, or lets other tasks run. Each step ends with one commit of the writes that it batched (see
+replies, or lets other tasks run. Each step ends with one write of all that it staged (see
 `gateway.replication.write_batcher`).
 """
 

@@ -4,7 +4,7 @@ An append is written in one of four ways: inline by the loop; by the write batch
 of a slow disk's append queue; or in one of these ways after a conversion. In each of them the append is one `Append`,
 in one state:
 
-    CONVERTING ──> PENDING ──> WRITTEN ──> COMMITTED      with acks=0 and acks=1 a write commits the append
+    CONVERTING ──> PENDING ──> WRITTEN ──> COMMITTED      with acks=0 and acks=1 a write acknowledges the append
          └────────────┴───────────┴──────> FAILED
 
 Two kinds of appends need no object: an append that is written and acknowledged before the handler returns, and one that
@@ -103,7 +103,7 @@ class Append:
         else:
             self.replica.await_commit(self)
 
-    def commit(self) -> None:
+    def acknowledge(self) -> None:
         """Acknowledge: every in-sync replica has the batches. Fail if another leader epoch began meanwhile.
 
         The epoch is checked here and not at the beginning: a leader's log may have lost records of an older epoch to a
@@ -169,15 +169,15 @@ class CommitQueue:
         return len(self._heap)
 
     def add(self, append: Append) -> None:
-        """Have `append.commit` called once the high watermark has reached the append's end offset."""
+        """Have `append.acknowledge` called once the high watermark has reached the append's end offset."""
         self._number += 1
         heapq.heappush(self._heap, (append.end_offset, self._number, append))
 
     def advance(self, high_watermark: int) -> None:
-        """Commit the appends that the high watermark has reached."""
+        """Acknowledge the appends that the high watermark has reached."""
         heap = self._heap
         while heap and heap[0][0] <= high_watermark:
-            heapq.heappop(heap)[2].commit()
+            heapq.heappop(heap)[2].acknowledge()
 
     def fail_lost(self) -> None:
         """Fail the appends that can never be committed; the others keep waiting."""

@@ -59,7 +59,7 @@ class GroupCommit:
         self._writes: list[Callable[[], None]] = []
         self._small_files = SingleTask()
 
-    def commit(self, partition: Replica) -> None:
+    def sync_after_turn(self, partition: Replica) -> None:
         """Sync a log after the present turn: a client may wait."""
         self._wanted[partition] = None
         if not self._is_planned and self._threads < MAX_SYNC_THREADS:
@@ -74,7 +74,7 @@ class GroupCommit:
     def given_back(self, partition: Replica) -> None:
         """Resume the syncs of a log that a thread has released."""
         if partition in self._wanted:
-            self.commit(partition)
+            self.sync_after_turn(partition)
         if partition in self._queue:
             self.flush(partition)
 

@@ -310,7 +310,7 @@ class Replica:
     def sync_soon(self) -> None:
         """Have the log flushed: at once, together with others, if a client may wait; else after others."""
         if self.fsync_before_commit:
-            self.disk.group_commit.commit(self)
+            self.disk.group_commit.sync_after_turn(self)
         else:
             self.disk.group_commit.flush(self)
 

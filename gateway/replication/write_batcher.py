@@ -1,11 +1,11 @@
 """The staged writes of the present turn: written together, before any reply to them leaves.
 
 The main cost of a small batch is its write. So a turn of the loop first takes the requests of all connections, and then
-writes once for each partition. Everything else that may read a log or answer a client comes after `commit`.
+writes once for each partition. Everything else that may read a log or answer a client comes after `write_all`.
 
 The invariant: no staged write survives a turn, and no high watermark passes the written end. A parked request waits for
 a high watermark that only the write can move, so a forgotten write would hang the request. Hence each of these ends
-with a `commit`, whatever happened before:
+with a `write_all`, whatever happened before:
 
 - a round of `gateway.network.sockets`;
 - a step of `gateway.network.streams`, before its task waits for anything;
@@ -72,7 +72,7 @@ class WriteBatcher:
         """Note a reply with or after such a response: after a failed write it is encoded again, in place."""
         self._drafts.append((reply, encoder, response, correlation_id))
 
-    def commit(self) -> None:
+    def write_all(self) -> None:
         """Write everything that is staged. Responses to failed writes are corrected and encoded again."""
         if not self.is_open:
             return

@@ -121,7 +121,7 @@ class Node:
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
         finally:
-            self.services.appends.commit()
+            self.services.batcher.write_all()
         assert outcome is None or isinstance(outcome, Message | Silent) or is_task(outcome)
         return outcome
 

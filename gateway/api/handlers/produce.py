@@ -67,7 +67,7 @@ def _append(
 ) -> PartitionProduceResponse:
     """Append to one partition: as received, or else converted; now, or by the queue of a slow disk.
 
-    The row reports the staged append; a failing `WriteBatcher.commit` revokes the row.
+    The row reports the staged append; a failing `WriteBatcher.write_all` revokes the row.
     """
     broker, version = context.broker, context.version
     records = data.records if isinstance(data.records, memoryview) else _NOTHING
@@ -97,10 +97,10 @@ def _append(
         if staged is None:
             append.end_write(info)
         else:
-            broker.appends.await_write(staged, append, info)
+            broker.batcher.await_write(staged, append, info)
     elif staged is not None:
         refuse = row.refuse if version >= STORAGE_ERROR_SINCE else partial(_refuse_early_version, row)
-        broker.appends.promise(replica, staged, refuse)
+        broker.batcher.promise(replica, staged, refuse)
     return row
 
 
@@ -142,7 +142,7 @@ def produce(request: ProduceRequest, context: HandlerContext) -> HandlerOutcome:
         responses.append(TopicProduceResponse(name, topic.topic_id, rows))
     response = ProduceResponse(responses)
     if acks == 0:
-        context.broker.appends.commit()
+        context.broker.batcher.write_all()
         if not delayed:
             close_on_error(response)
             return None

@@ -74,9 +74,9 @@ class _Writes:
                     markers.append(marker, topic.name, index, partial(self._written, codes, index))
                     count += 1
                     if not count % ROWS_A_STEP:
-                        markers.commit()
+                        markers.write_staged()
                         yield PAUSE
-        markers.commit()
+        markers.write_staged()
         changes = Changes((self._ended,), self._services.clock.monotonic_ms() + WAIT_MS)
         while self._open and (yield changes) is not None:
             pass

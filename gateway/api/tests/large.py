@@ -90,7 +90,7 @@ class Loop:
     def turn(self) -> None:
         """One turn: what is due is done, steps for a millisecond."""
         self.node.time.advance()
-        self.node.services.appends.commit()
+        self.node.services.batcher.write_all()
 
     def ask_a_bystander(self) -> None:
         """A small request is answered at once, whatever else is under way."""

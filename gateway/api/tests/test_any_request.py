@@ -68,7 +68,7 @@ class Run:
         try:
             reply = self.dispatcher.dispatch(memoryview(frame), self.random.choice(CLIENTS), done)
             if not isinstance(reply, Parked):
-                self.node.services.appends.commit()
+                self.node.services.batcher.write_all()
                 done(reply)
         except CloseConnection:
             self.outcomes["closed"] += 1

@@ -149,7 +149,7 @@ class Broker:
         if isinstance(reply, list):
             replies.append(reply)
         for _ in range(4):
-            self.node.services.appends.commit()
+            self.node.services.batcher.write_all()
             self.node.time.advance(4_000)
         assert len(replies) == 1, f"{request} is not answered"
         if isinstance(replies[0], Exception):

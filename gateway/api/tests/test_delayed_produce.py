@@ -138,7 +138,7 @@ class Counted:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.appends = self.requests = 0
-        commit, rendered = Append.commit, DelayedProduce._rendered
+        commit, rendered = Append.acknowledge, DelayedProduce._rendered
 
         def commit_counted(append: Append) -> None:
             self.appends += 1
@@ -148,7 +148,7 @@ class Counted:
             self.requests += 1
             return rendered(delayed)
 
-        patch.setattr(Append, "commit", commit_counted)
+        patch.setattr(Append, "acknowledge", commit_counted)
         patch.setattr(DelayedProduce, "_rendered", rendered_counted)
 
 
@@ -166,7 +166,7 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
         outcome = served.handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
         assert is_task(outcome)
         node.services.tasks.start(outcome, partial(replies.__setitem__, number))
-    node.services.appends.commit()
+    node.services.batcher.write_all()
     node.time.advance()
     assert (replica.uncommitted, counted.appends, counted.requests) == (PARKED, 0, 0)
     for number in range(PARKED):

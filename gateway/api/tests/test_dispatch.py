@@ -274,7 +274,7 @@ def test_refused_rows_are_counted_by_broker_and_error(node: Node, tmp_path: Path
     assert numbers(node, "row.errors") == {("COORDINATOR_NOT_AVAILABLE",): 1}
     assert numbers(other, "row.errors") == {}
     other.close()
-    assert made.appends is node.services.appends
+    assert made.batcher is node.services.batcher
 
 
 def _fail() -> ErrorCode:

@@ -285,7 +285,7 @@ class TransactionVerification:
             codes = self._codes(ErrorCode.INVALID_TXN_STATE)
             if self._adds and (yield from retries.pause()):
                 codes = yield from self._ask(retries)
-        self._context.broker.appends.commit()  # no later step of this turn writes what was staged
+        self._context.broker.batcher.write_all()  # no later step of this turn writes what was staged
         return self._delayed
 
     def _codes(self, code: ErrorCode) -> Codes:

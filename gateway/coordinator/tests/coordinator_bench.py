@@ -61,10 +61,10 @@ class CoordinatorBench(Generic[S]):
         clock, scheduler = self.time.clock, self.time.scheduler
         self.tasks = Tasks(clock, scheduler)
         self.partition = ScriptedPartition(self.tasks)
-        self.appends = WriteBatcher()
+        self.batcher = WriteBatcher()
         self.threads = scheduler.hold()
         prepare(self.partition)
-        services = CoordinatorServices(clock, scheduler, self.tasks, self.appends, Lock(scheduler))
+        services = CoordinatorServices(clock, scheduler, self.tasks, self.batcher, Lock(scheduler))
         self.coordinator = Coordinator(
             cast("Replica", self.partition), services, topic, self.new_shard, perform=perform
         )

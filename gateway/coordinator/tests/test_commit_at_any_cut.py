@@ -95,7 +95,7 @@ class CommitHistory:
         self.produce(1)
 
     def end_turn(self) -> None:
-        self.node.services.appends.commit()
+        self.node.services.batcher.write_all()
         self.node.time.advance()
 
     def sync(self) -> None:

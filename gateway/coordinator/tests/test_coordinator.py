@@ -197,7 +197,7 @@ def test_commits_of_a_turn_are_written_together() -> None:
     assert [bench.stage(2), bench.stage(3, "h"), bench.stage(4)] == [[row(0)]] * 3
     assert (bench.offset(), bench.offset("h")) == (4, 3)
     assert len(bench.partition.log.batches) == 1
-    bench.appends.commit()
+    bench.batcher.write_all()
     assert len(bench.partition.log.batches) == 4
 
 
@@ -206,7 +206,7 @@ def test_a_staged_write_that_fails_takes_back_answers_and_state() -> None:
     bench.commit(1)
     (first,), (second,) = bench.stage(2), bench.stage(3)
     bench.partition.fails = STORAGE_ERROR
-    bench.appends.commit()
+    bench.batcher.write_all()
     assert (first, second) == (row(ErrorCode.NOT_COORDINATOR), row(ErrorCode.NOT_COORDINATOR))
     assert bench.ask(reading) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     bench.partition.fails = None
@@ -218,8 +218,8 @@ def test_a_tick_that_writes_takes_staged_commits_with_it_into_failure() -> None:
     bench = Bench()
     (first,) = bench.stage(2)
     bench.partition.fails = STORAGE_ERROR
-    bench.coordinator.run("g", committing(3))
-    bench.appends.commit()
+    bench.coordinator.decide_alone("g", committing(3))
+    bench.batcher.write_all()
     assert first == row(ErrorCode.NOT_COORDINATOR)
     bench.partition.fails = None
     bench.run()
@@ -239,7 +239,7 @@ def test_a_reply_to_somebody_else_is_not_staged() -> None:
         lambda shard, ticket: Decision(committing(1)(shard, ticket).records, [(tickets[0], row(0)), (ticket, row(0))]),
         failure_response=refused,
     )
-    assert not bench.appends.is_open
+    assert not bench.batcher.is_open
     assert len(bench.partition.log.batches) == 1
 
 

@@ -127,9 +127,9 @@ def test_effects_of_a_staged_write_wait_for_it() -> None:
     bench = TransactionBench()
     bench.begin()
     assert bench.end(failure_response=not_ended) == [ENDED]
-    assert (bench.performed, bench.appends.is_open) == ([], True)
+    assert (bench.performed, bench.batcher.is_open) == ([], True)
     bench.time.advance()  # the effects run after the turn, and it has to end with the write
-    assert (len(bench.performed), bench.appends.is_open) == (1, False)
+    assert (len(bench.performed), bench.batcher.is_open) == (1, False)
 
 
 def test_a_staged_write_that_fails_takes_its_effects_with_it() -> None:
@@ -137,7 +137,7 @@ def test_a_staged_write_that_fails_takes_its_effects_with_it() -> None:
     bench.begin()
     (answer,) = bench.end(failure_response=not_ended)
     bench.partition.fails = STORAGE_ERROR
-    bench.appends.commit()
+    bench.batcher.write_all()
     bench.partition.fails = None
     bench.run()
     assert answer == not_ended(ErrorCode.NOT_COORDINATOR)
@@ -355,7 +355,7 @@ class History:
     def cut(self, key: str) -> None:
         """The log loses its last batch, if nothing is being written."""
         partition = self.bench.partition
-        self.bench.appends.commit()
+        self.bench.batcher.write_all()
         if partition.writes or not partition.log.batches:
             return
         lost = partition.log.batches.pop()
@@ -368,7 +368,7 @@ class History:
 
     def check(self) -> None:
         """At the end of a turn, with nothing staged."""
-        self.bench.appends.commit()
+        self.bench.batcher.write_all()
         self.bench.time.advance()
         shard = self.bench.coordinator.shard
         if shard is not None:

@@ -139,7 +139,7 @@ class TransactionBench(CoordinatorBench[ShardWithTransactions]):
             self.performed.append((effect, leader_epoch))
             if self.completes:
                 decide = partial(lambda done, shard, _: shard.complete(done), effect)
-                self.coordinator.run(effect.transactional_id, decide)
+                self.coordinator.decide_alone(effect.transactional_id, decide)
 
     def begin(self, key: str = "a", **options: object) -> list[object]:
         return self.ask(lambda shard, ticket: shard.begin(key, ticket), key, **options)

@@ -149,7 +149,7 @@ class RetryingMarkerWriter:
                 break
         if self._queue:
             self._scheduler.call_after(0.0, self._run)  # other work has its turn
-        self._markers.commit()
+        self._markers.write_staged()
 
     def _append(self, ending: EndingTransaction, place: tuple[str, int]) -> None:
         if place not in ending.missing:

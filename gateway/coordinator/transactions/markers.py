@@ -106,9 +106,9 @@ class PartitionMarkers:
         except (KafkaError, OSError) as error:
             resume(_error_of(error))
 
-    def commit(self) -> None:
+    def write_staged(self) -> None:
         """Write what `append` has staged."""
-        self._services.appends.commit()
+        self._services.batcher.write_all()
         staged, self._staged = self._staged, []
         for row, resume in staged:
             resume(_error_of(KafkaError(ErrorCode(row.error_code)) if row.error_code else None))
@@ -127,10 +127,10 @@ class PartitionMarkers:
         staged = replica.log.staged
         assert staged is not None  # a marker is small
         if replica.fsync_before_commit:
-            self._services.appends.await_write(staged, _append_of(replica, resume), info)
+            self._services.batcher.await_write(staged, _append_of(replica, resume), info)
         else:  # the write alone moves the high watermark
             row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
-            self._services.appends.promise(replica, staged, partial(_refuse, row))
+            self._services.batcher.promise(replica, staged, partial(_refuse, row))
             self._staged.append((row, resume))
 
     def _end_in_group_shard(self, marker: Marker, index: int, resume: Written) -> None:
@@ -155,7 +155,7 @@ class PartitionMarkers:
         with locks:
             check = yield from before
             self._decide_in_group_shard(marker, index, resume, check)
-            self.commit()
+            self.write_staged()
 
     def _decide_in_group_shard(self, marker: Marker, index: int, resume: Written, check: Check | None = None) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)

@@ -181,7 +181,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         index = self.index_of(transactional_id)
         coordinator = self._coordinators.get(index) or self._open_late(index)
         if coordinator.partition.log.staged is not None:
-            self._services.appends.commit()
+            self._services.batcher.write_all()
         return coordinator.submit(transactional_id, decide)
 
     def confirm(
@@ -240,7 +240,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         del self._ending[transactional_id]
         coordinator = self._coordinators.get(partition_of(transactional_id, self._count)) if self._count else None
         if coordinator is not None:
-            coordinator.run(transactional_id, lambda shard, _: shard.complete(effect))
+            coordinator.decide_alone(transactional_id, lambda shard, _: shard.complete(effect))
 
     # Expiration
 

@@ -113,7 +113,7 @@ class Bursts:
                 services.clock,
                 services.scheduler,
                 self._log,
-                services.appends,
+                services.batcher,
                 self.kernel,
                 self.kernel.sendfile,
             )
@@ -141,7 +141,7 @@ class Bursts:
             for _ in range(self.random.choice((1, 1, 2, 3))):
                 nursery.start_soon(BurstClient(self, self._connect(), number).run)
         await trio.testing.wait_all_tasks_blocked()
-        assert not self.services.appends.is_open, "staged, and everybody sleeps"
+        assert not self.services.batcher.is_open, "staged, and everybody sleeps"
         for partition in self.services.partitions:
             log = partition.log
             unwritten = log.being_written or log.staged

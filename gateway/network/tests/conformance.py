@@ -303,7 +303,7 @@ class SimulatedEngine(Simulated):
         self.scheduler = FakeScheduler(self.clock, threads=self.threads.in_thread)
         self.kernel.sendfile_hook = self._check_cached
         listener: Any = self.listener
-        appends: Any = self.dispatcher.appends
+        batcher: Any = self.dispatcher.batcher
         self.engine = SocketEngine(
             listener,
             self._admit,
@@ -311,7 +311,7 @@ class SimulatedEngine(Simulated):
             self.clock,
             self.scheduler,
             self.log,
-            appends,
+            batcher,
             self.kernel,
             self.kernel.sendfile,
             is_alone=lambda: self.kernel.may_wait,
@@ -410,8 +410,8 @@ class TcpEngine(Tcp):
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         self.scheduler = Scheduler(self.clock)
-        appends: Any = self.dispatcher.appends
-        self.engine = SocketEngine(listener, self._admit, self.forget, self.clock, self.scheduler, self.log, appends)
+        batcher: Any = self.dispatcher.batcher
+        self.engine = SocketEngine(listener, self._admit, self.forget, self.clock, self.scheduler, self.log, batcher)
 
     async def serve(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.scheduler.run)

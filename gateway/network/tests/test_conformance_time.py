@@ -49,7 +49,7 @@ def test_no_request_waits_for_a_write_that_nobody_makes(kind: type[Served], befo
         await client.send(framed(*before, b"hold"))
         data = await client.read(expected + 4)
         assert data.endswith(b"held")
-        assert not served.dispatcher.appends.is_open
+        assert not served.dispatcher.batcher.is_open
 
     run(kind, scenario)
 

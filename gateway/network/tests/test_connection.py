@@ -19,14 +19,14 @@ from headgate.gateway.network.connection import (
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 
 
-class ScriptedAppends:
+class ScriptedBatcher:
     """Something may be left to be written."""
 
     def __init__(self) -> None:
         self.is_open = False
         self.held: list[Callable[[Any], None]] = []
 
-    def commit(self) -> None:
+    def write_all(self) -> None:
         """Write, and answer who waits for that."""
         self.is_open = False
         held, self.held = self.held, []
@@ -50,7 +50,7 @@ class ScriptedDispatcher:
         self.abandoned = 0
         self.complaints: list[str] = []
         self.answers: dict[bytes, list[Any]] = {}
-        self.appends = ScriptedAppends()
+        self.batcher = ScriptedBatcher()
         self.when_heavy: Callable[[], None] = lambda: None
 
     def complain(self, client: Client, reason: str) -> None:
@@ -72,10 +72,10 @@ class ScriptedDispatcher:
             case b"big":
                 return [bytes(MAX_OUTGOING_BYTES)]
             case b"stage":
-                self.appends.is_open = True
+                self.batcher.is_open = True
             case b"hold":
-                self.appends.is_open = True
-                self.appends.held.append(done)
+                self.batcher.is_open = True
+                self.batcher.held.append(done)
                 return Parked(self._abandon)
             case b"heavy":
                 self.when_heavy()
@@ -349,7 +349,7 @@ def test_a_connection_ends_even_if_its_last_write_fails(
 
     connection, piece = connect(dispatcher), Piece()
     connection.outgoing.append(piece)  # type: ignore[arg-type]
-    monkeypatch.setattr(dispatcher.appends, "commit", fail)
+    monkeypatch.setattr(dispatcher.batcher, "write_all", fail)
     connection.finish()
     assert piece.released
     assert "a fault of ours" in caplog.text

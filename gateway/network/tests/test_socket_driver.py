@@ -147,7 +147,7 @@ def test_no_round_ends_with_something_unwritten(end: str) -> None:
         served.dispatcher.parked[0]([b"ready"])
         assert await client.receive(5) == b"ready"
         assert served.dispatcher.seen[-1] == b"stage"
-        assert not served.dispatcher.appends.is_open
+        assert not served.dispatcher.batcher.is_open
 
     run(SimulatedEngine, scenario)
 

@@ -64,7 +64,7 @@ def test_an_append_that_was_given_up_stays_so(replica: Replica) -> None:
     append.end_write(info(0))
     late.end_write(info(0))
     late.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-    late.commit()
+    late.acknowledge()
     assert (append.state, late.state, replica.converting) == (FAILED, FAILED, 0)
 
 

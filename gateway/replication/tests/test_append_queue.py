@@ -86,7 +86,7 @@ def slowed(disk: Disk) -> Replica:
 def produced(node: Node, *values: bytes, **options: Any) -> Any:
     """The outcome of the handler: a response, or a task for a `Reply`. The turn ends."""
     outcome = produce(node, *values, **options)
-    node.services.appends.commit()
+    node.services.batcher.write_all()
     return outcome
 
 
@@ -128,7 +128,7 @@ def test_what_was_staged_before_the_disk_slowed_is_written_first(node: Node, dis
     partition.disk.is_slow = True  # a large append to another partition waited, in the same turn
     later = produce(node, b"later")
     disk.error = OSError(28, "No space left on device")
-    node.services.appends.commit()
+    node.services.batcher.write_all()
     assert row(promised) == row(later) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     assert partition.high_watermark == 1
     assert not disk.threads

@@ -67,7 +67,7 @@ def produced(node: Node, *values: bytes, acks: int = -1, ends_turn: bool = True,
 
 
 def end_turn(node: Node) -> None:
-    node.services.appends.commit()
+    node.services.batcher.write_all()
     node.time.advance()
 
 

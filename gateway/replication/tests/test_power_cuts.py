@@ -85,7 +85,7 @@ class History:
             told(outcome)
 
     def end_turn(self) -> None:
-        self.node.services.appends.commit()
+        self.node.services.batcher.write_all()
         self.node.time.advance()
 
     def run_thread(self) -> None:

@@ -61,7 +61,7 @@ def told(reply: bytearray) -> tuple[int, int]:
 
 def append(node: Node, dispatcher: Dispatcher, index: int = 0, acks: int = 1) -> tuple[int, int]:
     reply = promised(dispatcher, produce(node, index, acks))
-    dispatcher.appends.commit()
+    dispatcher.batcher.write_all()
     return told(reply)
 
 
@@ -101,7 +101,7 @@ def test_small_appends_of_one_turn_are_one_write_a_partition(
     writes = count_writes(monkeypatch)
     promises = [promised(dispatcher, produce(node, number % 2)) for number in range(10)]
     assert not writes
-    dispatcher.appends.commit()
+    dispatcher.batcher.write_all()
     assert len(writes) == 2
     assert [told(promise) for promise in promises] == [(0, 1 + number // 2) for number in range(10)]
 
@@ -145,7 +145,7 @@ def test_a_fault_of_ours_in_a_write_lets_nobody_believe_it(
         write(partition)
 
     monkeypatch.setattr(Replica, "write_staged", write_staged)
-    dispatcher.appends.commit()
+    dispatcher.batcher.write_all()
     assert [told(reply) for reply in replies] == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0)]
 
 
@@ -162,7 +162,7 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
     promises = [promised(dispatcher, produce(node, index, acks)) for index in (0, 1, 0)]
     with monkeypatch.context() as patched:
         patched.setattr(Segment, "append", fail)
-        dispatcher.appends.commit()
+        dispatcher.batcher.write_all()
     assert [told(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         f"produce requests are refused: the disk of t-{index} refuses: [Errno 28] No space left on device"
@@ -183,7 +183,7 @@ def test_only_the_partition_whose_write_failed_is_refused(
         patched.setattr(
             Segment, "append", lambda segment, *rest: (fail if segment is broken else append)(segment, *rest)
         )
-        dispatcher.appends.commit()
+        dispatcher.batcher.write_all()
     assert [told(promise)[0] for promise in promises] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
 
 
@@ -210,7 +210,7 @@ def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispat
     assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
     node.services.tasks._continue_touched()
     assert replies == []
-    dispatcher.appends.commit()
+    dispatcher.batcher.write_all()
     assert partition.high_watermark == 1
     node.time.advance()
     assert len(replies) == 1
@@ -223,7 +223,7 @@ def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Node, d
     partition = node.services.partitions.get("t", 0)
     appending.write_staged(partition.log)
     assert partition.high_watermark == 1
-    dispatcher.appends.commit()
+    dispatcher.batcher.write_all()
     assert partition.high_watermark == 2
 
 
@@ -241,7 +241,7 @@ def test_what_a_timer_stages_is_written_when_its_run_ends(node: Node, dispatcher
     else:
         scheduler.call_soon(stage)
     node.time.advance(5.0)
-    assert not dispatcher.appends.is_open
+    assert not dispatcher.batcher.is_open
     assert partition.high_watermark == 1
 
 
@@ -265,4 +265,4 @@ def test_a_large_batch_is_written_from_the_frame(
     reply = promised(dispatcher, produce(node, size=10_000))
     assert len(writes) == 1
     assert told(reply) == (0, 0)
-    assert not dispatcher.appends.is_open
+    assert not dispatcher.batcher.is_open

@@ -56,7 +56,7 @@ class WholeBroker(Node):
         """Let time pass, and let everything happen meanwhile."""
         for _ in range(int(milliseconds / 100)):
             self.time.advance(100)
-            self.services.appends.commit()
+            self.services.batcher.write_all()
             self.time.advance()
 
     def stop(self) -> None:
@@ -83,7 +83,7 @@ class WholeBroker(Node):
         if is_task(outcome):
             replies: list[Any] = []
             self.services.tasks.start(outcome, replies.append)
-            self.services.appends.commit()
+            self.services.batcher.write_all()
             self.settle()
             (outcome,) = replies
         return finish(outcome) if isinstance(outcome, GeneratorType) else outcome

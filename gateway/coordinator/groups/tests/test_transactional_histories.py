@@ -121,7 +121,7 @@ class History:
     def cut(self, producer: int, group: str) -> None:
         """The log loses its last batch, if nothing is being written."""
         partition = self.bench.partition
-        self.bench.appends.commit()
+        self.bench.batcher.write_all()
         if partition.writes or not partition.log.batches:
             return
         partition.log.end_offset = read_header(partition.log.batches.pop()).base_offset
@@ -130,7 +130,7 @@ class History:
 
     def check(self) -> None:
         """At the end of a turn, with nothing staged."""
-        self.bench.appends.commit()
+        self.bench.batcher.write_all()
         self.bench.time.advance()
         shard = self.bench.coordinator.shard
         if shard is not None:

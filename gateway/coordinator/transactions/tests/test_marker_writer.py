@@ -41,7 +41,7 @@ class FakeMarkers:
         self.asked: list[tuple[Marker, str, int]] = []
         self.unanswered: dict[tuple[str, int], Written] = {}
         self.staged: list[Callable[[], None]] = []
-        self.commits = 0
+        self.writes = 0
         self.fault: Exception | None = None
 
     def append(self, marker: Marker, topic: str, index: int, resume: Written) -> None:
@@ -56,8 +56,8 @@ class FakeMarkers:
         else:
             self.staged.append(lambda: resume(None))
 
-    def commit(self) -> None:
-        self.commits += 1
+    def write_staged(self) -> None:
+        self.writes += 1
         staged, self.staged = self.staged, []
         for end in staged:
             end()
@@ -111,7 +111,7 @@ def test_every_partition_gets_the_marker_and_then_all_is_done(bench: Bench) -> N
     bench.run()
     marker = Marker(7, 3, is_commit=True, coordinator_epoch=5, transaction_version=2)
     assert bench.markers.asked == [(marker, "t", 0), (marker, "t", 1), (marker, "u", 0)]
-    assert (bench.done, bench.markers.commits) == (["id 5"], 1)
+    assert (bench.done, bench.markers.writes) == (["id 5"], 1)
     bench.run(60_000)
     assert (len(bench.markers.asked), bench.done) == (3, ["id 5"])
 
@@ -120,7 +120,7 @@ def test_markers_of_several_transactions_are_written_together(bench: Bench) -> N
     for number in range(10):
         bench.write(EFFECT._replace(transactional_id=f"id{number}", producer_id=number))
     bench.run()
-    assert (len(bench.markers.asked), bench.markers.commits, len(bench.done)) == (30, 1, 10)
+    assert (len(bench.markers.asked), bench.markers.writes, len(bench.done)) == (30, 1, 10)
 
 
 def test_a_transaction_without_partitions_is_done(bench: Bench) -> None:
@@ -257,14 +257,14 @@ def test_very_many_markers_leave_turns_to_everybody_else(bench: Bench, monkeypat
     for _ in range(20):
         bench.time.advance()
     assert bench.done == ["id 5"]
-    assert bench.markers.commits == 10
+    assert bench.markers.writes == 10
 
 
 def test_over_the_partitions_of_a_broker(node: Node) -> None:
     node.services.metadata.create_topic("t", 2)
     services = node.services
     shared = CoordinatorServices(
-        services.clock, services.scheduler, services.tasks, services.appends, Lock(services.scheduler)
+        services.clock, services.scheduler, services.tasks, services.batcher, Lock(services.scheduler)
     )
     writer = RetryingMarkerWriter(services.markers, services.metadata, shared)
     done: list[int] = []

@@ -57,7 +57,7 @@ def append(node: Node, marker: Marker, topic: str = "t", index: int = 0, *, comm
 
     node.services.markers.append(marker, topic, index, written)
     if commits:
-        node.services.markers.commit()
+        node.services.markers.write_staged()
     return told
 
 
@@ -79,7 +79,7 @@ def test_markers_of_a_turn_are_written_together(node: Node, replica: Replica, mo
     monkeypatch.setattr(File, "write_at", lambda *_: writes.append(1))
     told = [append(node, marker, commits=False) for marker in (COMMIT, COMMIT._replace(producer_id=8))]
     assert told == [[], []]
-    node.services.markers.commit()
+    node.services.markers.write_staged()
     assert told == [[None], [None]]
     assert len(writes) == 1
 

@@ -91,7 +91,7 @@ class Patient:
             raised = state.initialized(state.producer_id, state.producer_epoch + times, 60_000, NOW_MS)
             return Decision(shard.record(transactional_id, raised))
 
-        coordinator.run(transactional_id, raise_epoch)
+        coordinator.decide_alone(transactional_id, raise_epoch)
         self.node.time.advance()
 
     def ask(self, request: Message, version: int) -> Any:

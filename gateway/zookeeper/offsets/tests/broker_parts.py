@@ -108,9 +108,9 @@ class Broker:
         """`partition` has the log that crashes leave."""
         self.scheduler = FakeScheduler(clock)
         self.tasks = Tasks(clock, self.scheduler)
-        self.appends = WriteBatcher()
+        self.batcher = WriteBatcher()
         self.threads = self.scheduler.hold()
-        services = CoordinatorServices(clock, self.scheduler, self.tasks, self.appends, Lock(self.scheduler))
+        services = CoordinatorServices(clock, self.scheduler, self.tasks, self.batcher, Lock(self.scheduler))
         self._clock = clock
         self._topics = topics or FakeTopics({TOPIC: PARTITIONS})
         partition._tasks = self.tasks

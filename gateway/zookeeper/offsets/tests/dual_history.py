@@ -450,7 +450,7 @@ class DualHistory(DualWorld):
 
         marker = Marker(PRODUCER_ID, 0, bool(self.ending[0]), 0, 1)
         broker.markers.append(marker, "__consumer_offsets", 0, written)
-        broker.markers.commit()
+        broker.markers.write_staged()
 
     # A crash
 
@@ -609,7 +609,7 @@ class DualHistory(DualWorld):
             getattr(self, self.random.choices(NAMES, WEIGHTS)[0])()
             while self.broker.threads.waiting and self.random.random() < 0.5:
                 self.broker.threads.run_one()
-            self.broker.appends.commit()
+            self.broker.batcher.write_all()
             self.broker.scheduler.run_due()
             self.check_stores()
             assert not self.problems, self.problems[0]

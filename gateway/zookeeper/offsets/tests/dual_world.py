@@ -120,7 +120,7 @@ class DualWorld:
                 done(reply)
 
         outcome = reply_of(make)
-        broker.appends.commit()
+        broker.batcher.write_all()
         if is_task(outcome):
             return broker.tasks.start(outcome, answered)
         answered(outcome)

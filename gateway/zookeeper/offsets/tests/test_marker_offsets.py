@@ -44,7 +44,7 @@ def put(stores: TwoStores, row: TxnOffsetCommitRequestPartition, group: str = GR
 def mark(stores: TwoStores, *, is_commit: bool = True) -> list[KafkaError | None]:
     ends: list[Any] = []
     stores.broker.markers.append(Marker(7, 0, is_commit, 0, 1), "__consumer_offsets", 0, ends.append)
-    stores.broker.markers.commit()
+    stores.broker.markers.write_staged()
     return ends
 
 

@@ -56,7 +56,7 @@ class Scene(DualWorld):
     def drain(self, turns: int = 3, each_ms: int = 0) -> None:
         for _ in range(turns):
             self.keeper.run()
-            self.broker.appends.commit()
+            self.broker.batcher.write_all()
             while self.broker.threads.waiting:
                 self.broker.threads.run_one()
             self.clock.elapsed_ms += each_ms
@@ -143,7 +143,7 @@ class Scene(DualWorld):
     def ends_transaction(self) -> None:
         results: list[Any] = []
         self.broker.markers.append(Marker(7, 0, True, 0, 1), "__consumer_offsets", 0, results.append)
-        self.broker.markers.commit()
+        self.broker.markers.write_staged()
         self.drain(5)
         assert results == [None]
 
@@ -160,7 +160,7 @@ def test_a_mark_whose_answer_was_lost_undoes_no_later_commit() -> None:
     for _ in range(200):
         scene.keeper.step()
         scene.broker.scheduler.run_due()
-        scene.broker.appends.commit()
+        scene.broker.batcher.write_all()
         if "/headgate/offsets/g" in scene.keeper.tree.nodes:
             break
     scene.keeper.cut(scene.broker.session)
@@ -224,7 +224,7 @@ def test_a_node_without_a_number_keeps_no_group_from_entering() -> None:
     scene.configure(store=DUAL, source="zookeeper")
     for _ in range(3_000):
         scene.keeper.step()
-        scene.broker.appends.commit()
+        scene.broker.batcher.write_all()
         scene.broker.scheduler.run_due()
     assert scene.group().state is State.DUAL
     assert scene.in_zookeeper() == 50

@@ -115,8 +115,8 @@ class TopicWorld(StoreWorld):
             self.tool.do(Create("/cluster"), Create(CLUSTER_ID_PATH, b"{}"))
         clock, scheduler = self.time.clock, self.time.scheduler
         clock.elapsed_ms = self.elapsed_ms
-        self.tasks, self.appends = Tasks(clock, scheduler), WriteBatcher()
-        services = CoordinatorServices(clock, scheduler, self.tasks, self.appends, Lock(scheduler))
+        self.tasks, self.batcher = Tasks(clock, scheduler), WriteBatcher()
+        services = CoordinatorServices(clock, scheduler, self.tasks, self.batcher, Lock(scheduler))
         partition = self.partition
         partition._tasks, partition._commits = self.tasks, CommitQueue()
         partition.log.staged = None
@@ -131,7 +131,7 @@ class TopicWorld(StoreWorld):
         self.stores.start(marks)
 
     def kill(self) -> None:
-        self.appends.commit()
+        self.batcher.write_all()
         self.stores.stop()
         self.elapsed_ms = self.time.clock.elapsed_ms + 1
         super().kill()
@@ -146,7 +146,7 @@ class TopicWorld(StoreWorld):
     def put(self, make: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Put a request; a broker that dies answers no more."""
         outcome, groups = reply_of(make), self.groups
-        self.appends.commit()
+        self.batcher.write_all()
         if is_task(outcome):
             self.tasks.start(outcome, lambda reply: done(reply) if self.groups is groups else None)
         else:
@@ -330,7 +330,7 @@ class TopicHistory:
 
     def step(self) -> None:
         self.world.time.advance()
-        self.world.appends.commit()
+        self.world.batcher.write_all()
         self.world.keeper.step()
 
     def fail(self) -> None:
@@ -370,5 +370,5 @@ class TopicHistory:
         self.world.keeper.start()
         for milliseconds in (0, 1_100, 600):
             self.world.settle(milliseconds)
-            self.world.appends.commit()
+            self.world.batcher.write_all()
             self.world.settle()

@@ -531,7 +531,7 @@ def test_a_version_without_the_storage_error_is_told_to_retry(
     monkeypatch.setattr(File, "write_at", fail)
     data = batch(b"a") if version > 2 else build_set(RECORDS, 1)
     response = node.ask(request(("t", 0, data)), version)
-    node.services.appends.commit()
+    node.services.batcher.write_all()
     assert rows(response) == [(code, -1)]
 
 

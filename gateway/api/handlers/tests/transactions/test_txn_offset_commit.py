@@ -269,7 +269,7 @@ def test_offsets_behind_their_marker_open_nothing(
     producer.node.services.tasks.start(outcome, heard.append)
     markers, told = producer.node.services.markers, list[Any]()
     markers.append(Marker(producer.id, producer.epoch, False, 0, 0), OFFSETS, INDEX, told.append)
-    markers.commit()
+    markers.write_staged()
     assert (told, heard) == ([None], [])
     producer.node.services.tasks.touch(wait_list)
     producer.finish()

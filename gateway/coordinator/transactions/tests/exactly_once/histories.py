@@ -143,7 +143,7 @@ class World:
     def _guarded(self, event: Callable[[], None]) -> None:
         try:
             event()
-            self.node.services.appends.commit()
+            self.node.services.batcher.write_all()
             self.node.time.advance()
         except PowerCut:
             self._restart()
@@ -260,7 +260,7 @@ class World:
             marker, topic, index = self.random.choice(self._markers)
             if marker.has_raised_epoch:
                 self._append_marker(marker, topic, index, lambda _: None)
-                self.node.services.markers.commit()
+                self.node.services.markers.write_staged()
 
     def change_level(self) -> None:
         """An operator finalizes the feature at another level, whatever is open."""
