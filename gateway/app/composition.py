@@ -317,7 +317,7 @@ class BrokerParts:
         producer_ids = ProducerIds(self.metadata)
         groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
         offset_stores = self._make_offset_stores(groups, shared)
-        other_store = None if offset_stores is None else offset_stores.markers
+        other_store = None if offset_stores is None else offset_stores.before_markers
         markers = PartitionMarkers(shared, self.partitions, groups, other_store)
         marker_writer = RetryingMarkerWriter(markers, self.metadata, shared)
         return Services(

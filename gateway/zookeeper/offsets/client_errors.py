@@ -23,14 +23,14 @@ def late() -> KafkaError:
     return ask_again("ZooKeeper has not answered in time")
 
 
-def refusal(error: KeeperError) -> KafkaError:
+def zookeeper_error(error: KeeperError) -> KafkaError:
     """The client's error for one of ZooKeeper."""
     return ask_again(f"ZooKeeper: {error.name}")
 
 
-def refused(task: Task[T]) -> Task[T]:
+def for_client(task: Task[T]) -> Task[T]:
     """The result of requests to ZooKeeper. Raises KafkaError where these fail."""
     try:
         return (yield from task)
     except Failed as error:
-        raise refusal(error.error) from error
+        raise zookeeper_error(error.error) from error

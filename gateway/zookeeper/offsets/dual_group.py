@@ -27,7 +27,7 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Caller, Outcome, Task, Tasks, shielded, value_of
 from headgate.gateway.zookeeper.offsets.background import Background
-from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, leaving, refusal, refused
+from headgate.gateway.zookeeper.offsets.client_errors import ask_again, for_client, late, leaving, zookeeper_error
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import read_offsets
 from headgate.gateway.zookeeper.offsets.marks import Loss, find_loss, mark, mark_path, unmark
@@ -87,7 +87,7 @@ class DualGroupServices(NamedTuple):
     timeout_ms: Callable[[], float]
     may_ask: Callable[[], bool]
     """Whether ZooKeeper is connected, and has this broker's cluster, as far as is known."""
-    begin_entry: Callable[[DualGroup], None]
+    enter_in_background: Callable[[DualGroup], None]
     """Carry the offsets of a group over, in the background."""
 
 
@@ -150,7 +150,7 @@ class DualGroup:
             yield from self._acquire(lock, caller)
             if partitions is None:  # a deletion: what the log does not have yet would come back after it
                 yield from self._log_found((yield from self._read(None)), is_whole=True)
-            decision = yield from self._decided(decide)
+            decision = yield from self._ask_shard(decide)
             targets = {
                 (key.topic, key.partition): None if value is None else value.offset
                 for key, value in decision.records
@@ -194,11 +194,11 @@ class DualGroup:
         Only beside these a missing offset is a deleted one.
         """
         if partitions is None:
-            found = yield from refused(self.nodes.read_all(self.changed))
+            found = yield from for_client(self.nodes.read_all(self.changed))
         else:
-            found = yield from refused(self.nodes.read(partitions, self.changed))
+            found = yield from for_client(self.nodes.read(partitions, self.changed))
         if partitions is None or any(node.version == ABSENT for node in found.values()):
-            loss = yield from refused(find_loss(self._services.session, self.group_id))
+            loss = yield from for_client(find_loss(self._services.session, self.group_id))
             if loss is Loss.MARK:
                 self._enter_again()
                 raise ask_again("ZooKeeper has lost offsets of the group, which are carried over again")
@@ -285,7 +285,7 @@ class DualGroup:
             logger.exception("a request or an operation on the offsets of group %s failed", self.group_id)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
-    def _decided(self, decide: Callable[[GroupShard, Ticket], T]) -> Task[T]:
+    def _ask_shard(self, decide: Callable[[GroupShard, Ticket], T]) -> Task[T]:
         """What the group decides, without a write. Raises KafkaError."""
 
         def answer(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -342,26 +342,26 @@ class DualGroup:
 
     # Into both stores, and out of them
 
-    def enter(self, source: str) -> Task[None]:
+    def enter(self, leading: str) -> Task[None]:
         """Carry the offsets of the leading side over to the other, then set the mark. Raises KafkaError.
 
         Where the leading side has no offset, it gets that of the other.
         """
         for _ in range(MOST_READINGS):
-            found = yield from refused(self.nodes.read_all())  # without watches, which cost most of the time
-            records, targets = yield from self._decided(partial(self._compare, found, source))
+            found = yield from for_client(self.nodes.read_all())  # without watches, which cost most of the time
+            records, targets = yield from self._ask_shard(partial(self._compare, found, leading))
             # A node that was written meanwhile may be newer than what the log has
             failed = yield from self.nodes.write(targets, as_read=True)
             errors = {error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS}
             if errors != {KeeperError.BAD_VERSION}:
                 break
         if errors:
-            raise refusal(errors.pop())
+            raise zookeeper_error(errors.pop())
         yield from value_of(self._submit(lambda _, ticket: Decision(records, [(ticket, _DONE)], is_atomic=False)))
         self.may_be_marked = True
-        yield from refused(mark(self._services.session, self.group_id))
+        yield from for_client(mark(self._services.session, self.group_id))
 
-    def _compare(self, found: Found, source: str, shard: GroupShard, _: Ticket) -> tuple[Records, Targets]:
+    def _compare(self, found: Found, leading: str, shard: GroupShard, _: Ticket) -> tuple[Records, Targets]:
         """The records for the log, and the offsets for ZooKeeper."""
         in_log = {
             (topic, index): decode_offset(packed).offset
@@ -369,7 +369,7 @@ class DualGroup:
             for index, packed in partitions.items()
         }
         in_zookeeper = {partition: node for partition, node in found.items() if node.offset is not None}
-        if source == KAFKA:
+        if leading == KAFKA:
             missing = {partition: node for partition, node in in_zookeeper.items() if partition not in in_log}
             records = self.differences(shard, missing, is_whole=False)
         else:
@@ -401,12 +401,12 @@ class DualGroup:
                 self.group_id,
             )  # fmt: skip
             self.state, self.source = State.ENTERING, KAFKA
-            self._services.tasks.start(self._begin_entry())
+            self._services.tasks.start(self._enter_when_idle())
 
-    def _begin_entry(self) -> Task[None]:
+    def _enter_when_idle(self) -> Task[None]:
         with self.lock(None) as lock:
             yield lock.acquire
-        self._services.begin_entry(self)
+        self._services.enter_in_background(self)
 
     def leave(self) -> Task[None]:
         """Read ZooKeeper for the last time, and delete the mark. Raises KafkaError."""
@@ -419,7 +419,7 @@ class DualGroup:
             except KafkaError:
                 if self.may_be_marked:  # otherwise an earlier attempt has deleted the mark
                     raise
-        yield from refused(unmark(self._services.session, self.group_id))
+        yield from for_client(unmark(self._services.session, self.group_id))
 
     def left(self) -> None:
         """The group's requests have to be sent again."""
@@ -443,7 +443,7 @@ class DualGroup:
                 raise leaving()
             if self.state is not State.DUAL or (self.nodes.knows_all and not self._needs_refresh and not known):
                 return
-            reading = refused(read_offsets(self._services.session, self.group_id, topic, topic_id))
+            reading = for_client(read_offsets(self._services.session, self.group_id, topic, topic_id))
             found = yield partial(reads.run, f"{topic} {self.group_id}", reading)
             if found is None:
                 return
@@ -455,7 +455,7 @@ class DualGroup:
             self.nodes.versions.update(old)
             failed = yield from self.nodes.write(dict.fromkeys(old), as_read=True)
             if failed:
-                raise refusal(next(iter(failed.values())))
+                raise zookeeper_error(next(iter(failed.values())))
             if old:
                 logger.info("group %s has no offsets of the deleted topic %s any more", self.group_id, topic)
             yield from self._log_found(dict.fromkeys(old, NO_OFFSET), is_whole=False)
@@ -470,7 +470,7 @@ class DualGroup:
         """
         if self.state is not State.DUAL or not self._services.may_ask():
             raise leaving()
-        found = yield from refused(self.nodes.read(lock.partitions or ()))
+        found = yield from for_client(self.nodes.read(lock.partitions or ()))
         targets: Targets = {}
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -484,7 +484,7 @@ class DualGroup:
         # What cannot be in ZooKeeper is in the log alone
         errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
         if errors:
-            raise refusal(errors[0])
+            raise zookeeper_error(errors[0])
         return targets
 
     def _supersede(self, shard: GroupShard, producer_id: int, found: Found) -> tuple[Records, Targets]:
@@ -527,7 +527,7 @@ def _remove_failed(decision: Decision, failed: Failures) -> None:
 def _note_failures(response: Any, failed: Failures) -> None:
     """Give the rows of partitions that were not written an error. Raises KafkaError for a response without rows."""
     if not hasattr(response, "topics"):
-        raise refusal(next(iter(failed.values())))
+        raise zookeeper_error(next(iter(failed.values())))
     for topic in response.topics:
         for row in topic.partitions:
             error = failed.get((topic.name, row.partition_index))

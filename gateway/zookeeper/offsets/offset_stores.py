@@ -31,7 +31,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
-from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, refused
+from headgate.gateway.zookeeper.offsets.client_errors import ask_again, for_client, late
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, DeletedTopics, read_notes
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, DualGroupServices, State
@@ -105,7 +105,7 @@ class OffsetStores:
             services.clock.now_ms,
             lambda: config.offsets_commit_timeout_ms,
             self._may_ask,
-            self._begin_entry,
+            self._enter_in_background,
         )
         self._session = session
         self._coordinator = groups
@@ -121,7 +121,7 @@ class OffsetStores:
         self._is_stopped = False
         self._background = Background(services.tasks)
         self._deleted = DeletedTopics(session, groups, services.tasks, self._groups.values)
-        self.markers = MarkerOffsets(groups, self.dual)
+        self.before_markers = MarkerOffsets(groups, self.dual)
 
     # Life
 
@@ -249,7 +249,7 @@ class OffsetStores:
         if is_wanted and group is None:
             entering = self._new_group(group_id, State.ENTERING)
             if entering is not None:
-                self._begin_entry(entering)
+                self._enter_in_background(entering)
         elif not is_wanted and group is not None and group.state is State.DUAL:
             group.state = State.LEAVING
             self._background.add(group_id, partial(self._leave, group))
@@ -267,7 +267,7 @@ class OffsetStores:
         if group.state is State.DUAL:
             self._background.add(group.group_id, group.refresh_all)
 
-    def _begin_entry(self, group: DualGroup) -> None:
+    def _enter_in_background(self, group: DualGroup) -> None:
         self._background.add(group.group_id, partial(self._enter, group))
 
     def _enter(self, group: DualGroup) -> Task[None]:
@@ -277,7 +277,7 @@ class OffsetStores:
             if store.store != DUAL:
                 # The group is not to be dual after all. Its mark may be there, though no answer said so
                 if group.may_be_marked:
-                    yield from refused(unmark(self._session, group.group_id))
+                    yield from for_client(unmark(self._session, group.group_id))
                 self._drop(group)
             elif not self._may_ask():
                 raise ask_again("the connection to ZooKeeper is lost")
@@ -287,7 +287,7 @@ class OffsetStores:
                 group.entered()
         except KafkaError as error:
             self._note_failure(group, error)
-            self._retry(partial(self._begin_entry, group))
+            self._retry(partial(self._enter_in_background, group))
         else:
             self._apply(group.group_id)
 

@@ -128,7 +128,7 @@ class Broker:
         }
         config: Any = SimpleNamespace(**{**defaults, **settings})
         self.stores = OffsetStores(self.session, groups, services, config, metadata)
-        self.markers = PartitionMarkers(services, cast("Any", None), groups, self.stores.markers)
+        self.markers = PartitionMarkers(services, cast("Any", None), groups, self.stores.before_markers)
         self.groups = groups
         self.session.start()
         self.stores.start()

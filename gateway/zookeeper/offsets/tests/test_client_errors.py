@@ -1,12 +1,12 @@
 from headgate.gateway.runtime.tasks import Task, run
-from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, leaving, refusal, refused
+from headgate.gateway.zookeeper.offsets.client_errors import ask_again, for_client, late, leaving, zookeeper_error
 from headgate.gateway.zookeeper.requests import Failed
 from headgate.gateway.zookeeper.session import KeeperError
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 def test_clients_ask_again_after_these_errors() -> None:
-    for error in (ask_again("no"), leaving(), late(), refusal(KeeperError.CONNECTION_LOSS)):
+    for error in (ask_again("no"), leaving(), late(), zookeeper_error(KeeperError.CONNECTION_LOSS)):
         assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -16,7 +16,7 @@ def test_a_failed_request_to_zookeeper_is_the_clients_error() -> None:
         raise Failed("/a", KeeperError.NO_AUTH)
 
     results: list[object] = []
-    run(refused(fails()), results.append)
+    run(for_client(fails()), results.append)
     (error,) = results
     assert isinstance(error, KafkaError)
     assert error.message == "ZooKeeper: NO_AUTH"
