@@ -1,4 +1,4 @@
-"""Requests to the brokers of a cluster, each to the broker that can answer; only `ask_until` repeats requests.
+"""Requests to the brokers of a cluster, each to the broker that can answer; only `ask_with_retries` repeats requests.
 
 A question about a group or a transactional id goes to its coordinator, one about a partition to its leader. A broker
 that cannot be reached fails the questions to this broker, and no others.
@@ -106,7 +106,7 @@ class Cluster:
         self, keys: Iterable[str], ask: Callable[[Client, list[str]], Answers[str, V]], key_type: int = GROUP
     ) -> AnswersAndFailures[str, V]:
         """Ask coordinators; a key is a group or a transactional id. Raises ClientError."""
-        return self.ask_until(
+        return self.ask_with_retries(
             self._deadline(), keys, lambda keys: self._run(self.routing.find_coordinators, keys, key_type), ask
         )
 
@@ -116,7 +116,7 @@ class Cluster:
         ask: Callable[[Client, list[TopicPartition]], Answers[TopicPartition, V]],
     ) -> AnswersAndFailures[TopicPartition, V]:
         """Ask leaders. Raises ClientError."""
-        return self.ask_until(
+        return self.ask_with_retries(
             self._deadline(), partitions, lambda keys: self._run(self.routing.find_leaders, keys), ask
         )
 
@@ -124,7 +124,7 @@ class Cluster:
         """Ask all registered brokers, by node id. Raises ClientError."""
         self.refresh([])
         nodes = list(self.routing.addresses)
-        return self.ask_until(self._deadline(), nodes, lambda nodes: ({node: [node] for node in nodes}, {}), ask)
+        return self.ask_with_retries(self._deadline(), nodes, lambda nodes: ({node: [node] for node in nodes}, {}), ask)
 
     def ask_any(self, key: K, ask: Callable[[Client], V | Failure]) -> AnswersAndFailures[K, V]:
         """Ask any broker; the key names what is asked for. Raises ClientError."""
@@ -135,12 +135,12 @@ class Cluster:
         return self._ask_one(key, ask, lambda keys: self._run(self.routing.find_controller, keys))
 
     def _ask_one(self, key: K, ask: Callable[[Client], V | Failure], route: FindRoutes[K]) -> AnswersAndFailures[K, V]:
-        return self.ask_until(self._deadline(), [key], route, lambda client, _: [(key, ask(client))])
+        return self.ask_with_retries(self._deadline(), [key], route, lambda client, _: [(key, ask(client))])
 
     def _deadline(self) -> float:
         return self._clock() + self._timeout_s
 
-    def ask_until(
+    def ask_with_retries(
         self,
         deadline: float,
         keys: Iterable[K],

@@ -58,7 +58,7 @@ def init_producer_id(
         message = f"the ongoing transaction of {key} is being aborted"
         decision.replies = [(ticket, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message))]
         return decision
-    given = _next(shard, key, transaction, expected, version)
+    given = _producer_for_answer(shard, key, transaction, expected, version)
     if expected is None or transaction.producer_epoch == NO_EPOCH:
         shard.replaced.pop(key, None)
     else:
@@ -77,7 +77,7 @@ def _is_of_this_id(transaction: Transaction, expected: ProducerIdAndEpoch) -> bo
     )
 
 
-def _next(
+def _producer_for_answer(
     shard: TransactionShard, key: str, transaction: Transaction, expected: ProducerIdAndEpoch | None, version: int
 ) -> ProducerIdAndEpoch:
     """The producer for the answer. Raises KafkaError(PRODUCER_FENCED)."""
