@@ -31,7 +31,7 @@ from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten
-from headgate.storage.cleanup.compaction.computation import Compaction
+from headgate.storage.cleanup.compaction.computation import Computation
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 
@@ -59,10 +59,10 @@ class Worker(Protocol):
     """A worker computes one compaction at a time, one step at a time. `bytes_per_second` limits reads and writes."""
 
     def collect(self, job: Job, bytes_per_second: float, resume: Callable[[Any], None]) -> None:
-        """Run `Compaction.collect`; `resume` gets a Collected."""
+        """Run `Computation.collect`; `resume` gets a Collected."""
 
     def rewrite(self, bases: Sequence[int], bytes_per_second: float, resume: Callable[[Any], None]) -> None:
-        """Run `Compaction.rewrite` for the last job; `resume` gets a Rewritten."""
+        """Run `Computation.rewrite` for the last job; `resume` gets a Rewritten."""
 
     def close(self) -> None:
         """Stop at once, even in the middle of a step."""
@@ -81,10 +81,10 @@ class ThreadWorker:
     def __init__(self, scheduler: Scheduler, pool: Pool) -> None:
         self._scheduler = scheduler
         self._pool = Pool(pool.files)  # only the loop may use the broker's pool
-        self._work: Compaction | None = None
+        self._work: Computation | None = None
 
     def collect(self, job: Job, bytes_per_second: float, resume: Callable[[Any], None]) -> None:
-        work = self._work = Compaction(self._pool, job)
+        work = self._work = Computation(self._pool, job)
         self._scheduler.in_slices(paced(work.collect(), work, bytes_per_second), resume)
 
     def rewrite(self, bases: Sequence[int], bytes_per_second: float, resume: Callable[[Any], None]) -> None:
@@ -191,7 +191,7 @@ def _read_answer(answer: dict[str, Any], read: Callable[[Any], T]) -> T:
 
 def paced(
     steps: Steps[T],
-    work: Compaction,
+    work: Computation,
     bytes_per_second: float,
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -224,7 +224,7 @@ def main() -> None:
         request = json.loads(requests.get())
         if "job" in request:
             work = None  # frees the old table of keys before the new one needs memory
-            work = Compaction(pool, Job.from_values(request["job"]))
+            work = Computation(pool, Job.from_values(request["job"]))
         assert work is not None
         print(json.dumps(_answer(work, request)), flush=True)  # noqa: T201  stdout carries only answers
 
@@ -236,7 +236,7 @@ def _listen(requests: SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def _answer(work: Compaction, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(work: Computation, request: dict[str, Any]) -> dict[str, Any]:
     steps: Steps[Any] = work.rewrite(request["rewrite"]) if "rewrite" in request else work.collect()
     try:
         return {"done": finish(paced(steps, work, request["bytes_per_second"]))}

@@ -84,7 +84,7 @@ def compact(
     )
     failure = None
     try:
-        yield from _answered(compaction.steps(), thread)
+        yield from _carry_out(compaction.steps(), thread)
     except Exception as error:  # noqa: BLE001  logged below, unless the log or the broker has gone
         failure = without_frames(error)
     run_ms = thread.clock.now_ms() - began_ms
@@ -97,7 +97,7 @@ def compact(
     return failure is None
 
 
-def _answered(steps: Generator[CompactionStep, Any, None], thread: CleanerThread) -> Task[None]:
+def _carry_out(steps: Generator[CompactionStep, Any, None], thread: CleanerThread) -> Task[None]:
     """Run the steps of a compaction, each with the answer to the request before it. Raises what they raise."""
     answer: Any = None
     while True:

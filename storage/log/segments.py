@@ -16,7 +16,7 @@ from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader
 from headgate.protocol.records.control import Marker
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
-from headgate.storage.segment.replacement import Compacted
+from headgate.storage.segment.replacement import CompactionState
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import Reaching
 
@@ -34,7 +34,7 @@ class Segments:
         self._items = list(segments)
         self.active = self._items[-1]
         self._memo: dict[int, tuple[Segment, int]] | None = None
-        self._compacted: Compacted | None = None
+        self._compacted: CompactionState | None = None
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._items)
@@ -50,10 +50,10 @@ class Segments:
         return self._items[number]
 
     @property
-    def compacted(self) -> Compacted:
+    def compacted(self) -> CompactionState:
         """The state of compaction, created at first use: most logs are never compacted."""
         if self._compacted is None:
-            self._compacted = Compacted(self)
+            self._compacted = CompactionState(self)
         return self._compacted
 
     @property
@@ -194,7 +194,7 @@ class Segments:
             segment, position = self._behind_empty(segment, position, up_to, blocking)
         limit = segment.size if up_to >= end_offset else self._limit(segment, up_to, blocking)
         if limit - position > max_bytes:
-            limit = self._cut(segment, position, max_bytes, at_least_one, blocking)
+            limit = self._limit_of(segment, position, max_bytes, at_least_one, blocking)
         elif segment is self.active:
             self._remember(min(up_to, end_offset), segment, limit)
         if limit <= position:
@@ -225,7 +225,7 @@ class Segments:
                 break
         return found
 
-    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool, blocking: bool) -> int:
+    def _limit_of(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool, blocking: bool) -> int:
         """The end of a partial read: before the first batch that does not fit, unless that is the only one."""
         start, end, base_offset, last_offset = segment.cut(position, position + max_bytes, blocking)
         if start > position:
@@ -299,7 +299,7 @@ class Segments:
         """Remove the bytes of a segment from a position on, and all later segments. Raises OSError."""
         self._memo = None
         if self._compacted is not None:
-            self._compacted.cut(segment.base_offset)
+            self._compacted.void_from(segment.base_offset)
         while self._items[-1] is not segment:
             self._delete_last()
         segment.truncate(position)
@@ -323,7 +323,7 @@ class Segments:
         """Forget these, the last segments."""
         self._memo = None
         if self._compacted is not None:
-            self._compacted.forget(gone[0].base_offset if gone else self.active.base_offset)
+            self._compacted.void_in_memory(gone[0].base_offset if gone else self.active.base_offset)
         del self._items[len(self._items) - len(gone) :]
         for segment in gone:
             segment.retire()

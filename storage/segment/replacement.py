@@ -46,8 +46,8 @@ class _Progress(Enum):
 class Replacement:
     """A new segment, named `.cleaned`, and the segments that it replaces.
 
-    `Compacted.begin` makes it; a thread may call `run`; then comes `Compacted.end`, then `finish_renames`, also in a
-    thread, then `Compacted.finish`.
+    `CompactionState.begin` makes it; a thread may call `run`; then comes `CompactionState.end`, then `finish_renames`, also in a
+    thread, then `CompactionState.finish`.
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class Replacement:
 
 
 class SegmentList(Protocol):
-    """The part of `segments.Segments` that `Compacted` needs."""
+    """The part of `segments.Segments` that `CompactionState` needs."""
 
     active: Segment
 
@@ -142,7 +142,7 @@ class SegmentList(Protocol):
         """Replace these segments by a new one."""
 
 
-class Compacted:
+class CompactionState:
     """The past and the present compaction of a log. For the loop's thread, as the log."""
 
     __slots__ = ("_begun", "_count", "_segments", "cuts", "offset", "unfinished")
@@ -224,18 +224,18 @@ class Compacted:
             self.finish()
         return is_done
 
-    def cut(self, offset: int) -> None:
+    def void_from(self, offset: int) -> None:
         """Prevent records from `offset` on from coming back in a new or an old segment.
 
         Waits for the disk, as a truncation does. Raises OSError.
         """
-        self.forget(offset)
+        self.void_in_memory(offset)
         self.finish()
         if self._begun is not None:
             self._begun.finish_renames()
 
-    def forget(self, offset: int) -> None:
-        """`cut` in memory alone; a compaction under way finds its segment abandoned, and does the rest."""
+    def void_in_memory(self, offset: int) -> None:
+        """`void_from` in memory alone; a compaction under way finds its segment abandoned, and does the rest."""
         self.offset = min(self.offset, offset)
         self.cuts += 1
         if self._begun is not None:

@@ -11,7 +11,7 @@ from headgate.protocol.records.batch import BatchHeader, Record, build, iterate,
 from headgate.protocol.records.control import Marker
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.compaction_job import Job, assess, plan
-from headgate.storage.cleanup.compaction.computation import WRITE_BYTES, Compaction
+from headgate.storage.cleanup.compaction.computation import WRITE_BYTES, Computation
 from headgate.storage.cleanup.compaction.log_compaction import Collect, LogCompaction, Rewrite, advance, new_segment
 from headgate.storage.config import LogConfig
 from headgate.storage.log import flushing, rolling
@@ -133,7 +133,7 @@ def compact_with(log: Log, now_ms: int = NOW_MS, **changes: Any) -> None:
     dirt = assess(log, now_ms, log.end_offset)
     job = replace(plan(log, dirt, now_ms, table_bytes=1 << 20, read_bytes=100), **changes)
     job = Job.from_values(asdict(job))
-    work = Compaction(log.pool, job)
+    work = Computation(log.pool, job)
     collected = finish(work.collect())
     for bases in collected.groups:
         rewritten = finish(work.rewrite(bases))
@@ -151,7 +151,7 @@ def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int
         return False
     steps = LogCompaction(log, cleanable, now_ms, table_bytes=table_bytes, read_bytes=WRITE_BYTES).steps()
     answer: object = None
-    work: Compaction | None = None
+    work: Computation | None = None
     while True:
         try:
             request = advance(steps, answer)
@@ -159,7 +159,7 @@ def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int
             return True
         try:
             if isinstance(request, Collect):
-                work = Compaction(log.pool, request.job)
+                work = Computation(log.pool, request.job)
                 answer = finish(work.collect())
             elif isinstance(request, Rewrite):
                 assert work is not None

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, split
 from headgate.storage.cleanup.compaction.compaction_job import assess, plan
-from headgate.storage.cleanup.compaction.computation import Compaction
+from headgate.storage.cleanup.compaction.computation import Computation
 from headgate.storage.cleanup.compaction.log_compaction import new_segment
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log.log import Log
@@ -172,7 +172,7 @@ class CompactingHistory(History):
         if not dirt.dirty_bytes:
             return
         job, cuts = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20), log.segments.compacted.cuts
-        work = Compaction(Pool(files, max_open_segments=1), job)
+        work = Computation(Pool(files, max_open_segments=1), job)
         collected = yield from work.collect()
         for bases in collected.groups:
             if log.segments.compacted.closed(bases) is None:

@@ -17,7 +17,7 @@ from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten, assess, plan
-from headgate.storage.cleanup.compaction.computation import Compaction
+from headgate.storage.cleanup.compaction.computation import Computation
 from headgate.storage.config import LogConfig
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
@@ -204,7 +204,7 @@ def test_where_the_files_are_not_those_of_the_machine_it_is_a_thread(log: Log) -
 
 
 def test_no_more_is_moved_than_a_second_may_have(log: Log) -> None:
-    work = Compaction(Pool(Files()), job(log))
+    work = Computation(Pool(Files()), job(log))
     time_s = 0.0
     slept: list[float] = []
 

@@ -23,7 +23,7 @@ MAX_SEGMENT_BYTES = 0x7FFF_FFFF
 WRITE_BYTES = 1024 * 1024
 
 
-class Compaction:
+class Computation:
     """The computation of one job: `collect` first, then `rewrite` of each group in order."""
 
     def __init__(self, pool: Pool, job: Job) -> None:
@@ -65,7 +65,7 @@ class Compaction:
         is_made = False
         try:
             for base in bases:
-                is_changed |= yield from self._rewrite(base, new, is_last_segment=base == bases[-1])
+                is_changed |= yield from self._rewrite_segment(base, new, is_last_segment=base == bases[-1])
             new.end()
             self._written_bytes += new.segment.size
             if is_changed and new.segment.size:
@@ -79,7 +79,7 @@ class Compaction:
         counted = (counts.records, counts.kept_records, counts.unreadable_batches)
         return Rewritten(is_made, new.sizes, read_bytes, *counted)
 
-    def _rewrite(self, base: int, new: _NewSegment, *, is_last_segment: bool) -> Steps[bool]:
+    def _rewrite_segment(self, base: int, new: _NewSegment, *, is_last_segment: bool) -> Steps[bool]:
         """Clean the batches of a segment into a new one. Returns whether any batch has changed."""
         facts, is_changed = self._facts[base], False
         for header, view, end in self._batches.of(facts):

@@ -23,13 +23,13 @@ J = TypeVar("J", Job, Job | None)
 
 
 class Collect(NamedTuple):
-    """Ask a worker for `Compaction.collect` of a new job; the answer is a Collected."""
+    """Ask a worker for `Computation.collect` of a new job; the answer is a Collected."""
 
     job: Job
 
 
 class Rewrite(NamedTuple):
-    """Ask the worker for `Compaction.rewrite`; the answer is a Rewritten."""
+    """Ask the worker for `Computation.rewrite`; the answer is a Rewritten."""
 
     bases: list[int]
 
@@ -48,7 +48,7 @@ class CompactionAborted(Exception):
 
 
 def new_segment(log: Log, bases: Sequence[int], rewritten: Rewritten, now_ms: int) -> Segment:
-    """The new segment of a `Compaction.rewrite`, for `Compacted.begin`."""
+    """The new segment of a `Computation.rewrite`, for `CompactionState.begin`."""
     return Segment(log.pool, log.directory, bases[0], rewritten.sizes, now_ms, CLEANED_SUFFIX)
 
 
@@ -87,7 +87,7 @@ class LogCompaction:
         job = yield from self._planned(plan, self._cleanable, self._cleanable.first_uncleanable)
         collected = yield Collect(job)
         for bases in collected.groups:
-            rewritten = yield from self._rewrite(bases)
+            rewritten = yield from self._rewrite_group(bases)
             self.records += rewritten.records
             self.kept_records += rewritten.kept_records
             self.unreadable_batches += rewritten.unreadable_batches
@@ -97,7 +97,7 @@ class LogCompaction:
         merge = yield from self._planned(plan_merge, collected.end_offset, collected.end_offset)
         if merge is not None:
             for bases in (yield Collect(merge)).groups:
-                yield from self._rewrite(bases)
+                yield from self._rewrite_group(bases)
             self._check()
 
     def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[CompactionStep, Any, J]:
@@ -143,7 +143,7 @@ class LogCompaction:
             raise CompactionAborted("the log was deleted")
         log.segments.compacted.finish()
 
-    def _rewrite(self, bases: list[int]) -> Generator[CompactionStep, Any, Rewritten]:
+    def _rewrite_group(self, bases: list[int]) -> Generator[CompactionStep, Any, Rewritten]:
         """Have a group of segments rewritten, and swap the new segment in.
 
         Raises CompactionAborted if the segments were deleted; OSError, also without disk space.

@@ -12,7 +12,7 @@ import pytest
 
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.compaction_job import assess
-from headgate.storage.cleanup.compaction.computation import Compaction
+from headgate.storage.cleanup.compaction.computation import Computation
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
     CompactionAborted,
@@ -26,7 +26,7 @@ from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.log import flushing, truncation
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
-from headgate.storage.segment.replacement import CLEANED_SUFFIX, Compacted, Replacement
+from headgate.storage.segment.replacement import CLEANED_SUFFIX, CompactionState, Replacement
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, no_checkpoint, open_store
 from headgate.storage.tests.compacted import (
@@ -107,12 +107,12 @@ def compacting(files: CrashingFiles, log: Log) -> Replacement:
     class Stopped(Exception):
         pass
 
-    def stop(self: Compacted, replacement: Replacement, delay_ms: float) -> bool:
+    def stop(self: CompactionState, replacement: Replacement, delay_ms: float) -> bool:
         ready.append(replacement)
         raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compacted, "end", stop)
+        patch.setattr(CompactionState, "end", stop)
         with pytest.raises(Stopped):
             compact(log, NOW_MS)
     assert names(files, SWAP_SUFFIX) == [f"{0:020d}{kind}{SWAP_SUFFIX}" for kind in (".index", ".log", ".timeindex")]
@@ -255,14 +255,14 @@ def test_only_a_thread_waits_for_the_disk_whatever_happens_meanwhile(meanwhile: 
 
 def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
     steps = LogCompaction(log, assess(log, NOW_MS, 25), NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps()
-    work: Compaction | None = None
+    work: Computation | None = None
     answer: Any = None
     while True:
         before = len(syncs)
         request = advance(steps, answer)
         assert len(syncs) == before, "the loop has waited"
         if isinstance(request, Collect):
-            work = Compaction(log.pool, request.job)
+            work = Computation(log.pool, request.job)
             answer = finish(work.collect())
         elif isinstance(request, Rewrite):
             assert work is not None
@@ -455,7 +455,7 @@ def test_a_cut_during_the_swap_keeps_the_old_segments(monkeypatch: pytest.Monkey
 
     def cut_and_sync(path: str) -> None:
         monkeypatch.setattr(files, "sync_directory", sync)
-        log.segments.compacted.forget(log.end_offset)
+        log.segments.compacted.void_in_memory(log.end_offset)
         sync(path)
 
     monkeypatch.setattr(files, "sync_directory", cut_and_sync)
