@@ -91,7 +91,7 @@ class Manifest(NamedTuple):
         return {partition: intervals[-1].end_offset for partition, intervals in self.covered.items() if intervals}
 
 
-def publish(plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None, created_ms: int) -> Manifest:
+def manifest_of(plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None, created_ms: int) -> Manifest:
     """The manifest of a plan whose ranges are all done."""
     covered = dict(before.covered) if before else {}
     for wanted in (*plan.ranges, *plan.lost):

@@ -162,7 +162,7 @@ class LoadLog:
 
     def publish(self, plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None) -> Manifest:
         """Publish a plan whose ranges are all done. Raises LoadRefused if another load has published it."""
-        manifest = documents.publish(plan, results, before, folder.now_ms())
+        manifest = documents.manifest_of(plan, results, before, folder.now_ms())
         try:
             # A load lists the folder of plans, to remove leftovers of a kill; the folder of manifests may be large
             self.output.create(_manifest(plan.number), documents.encode_manifest(manifest), temporary_in=_PLANS)

@@ -23,7 +23,7 @@ BEFORE = Manifest(
 
 
 def test_documents_come_back_as_they_were() -> None:
-    manifest = documents.publish(PLAN, [RESULT], BEFORE, 77)
+    manifest = documents.manifest_of(PLAN, [RESULT], BEFORE, 77)
     assert manifest.covered[PARTITION] == (Interval(0, 20),)
     assert manifest.positions == {PARTITION: 20, TopicPartition("other", 0): 4}
     assert manifest.topic_ids == {"orders": "00" * 16, "old": None, "other": None}
@@ -33,13 +33,13 @@ def test_documents_come_back_as_they_were() -> None:
 
 
 def test_other_tools_find_positions_by_name() -> None:
-    document = json.loads(documents.encode_manifest(documents.publish(PLAN, [RESULT], BEFORE, 77)))
+    document = json.loads(documents.encode_manifest(documents.manifest_of(PLAN, [RESULT], BEFORE, 77)))
     assert document["positions"] == {"orders": {"3": 20}, "other": {"0": 4}}
     assert document["rows"] == 8
 
 
 def damaged(path: list[Any], value: object) -> bytes:
-    document = json.loads(documents.encode_manifest(documents.publish(PLAN, [RESULT], None, 77)))
+    document = json.loads(documents.encode_manifest(documents.manifest_of(PLAN, [RESULT], None, 77)))
     inner = document
     for one in path[:-1]:
         inner = inner[one]

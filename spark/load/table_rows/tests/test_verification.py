@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.load.output.documents import LoadPlan, Manifest, RangeResult, publish
+from headgate.spark.load.output.documents import LoadPlan, Manifest, RangeResult, manifest_of
 from headgate.spark.load.output.folder import OutputFolder
 from headgate.spark.load.output.intervals import Interval
 from headgate.spark.load.output.load_log import LoadLog
@@ -66,7 +66,9 @@ def published(number: int, wanted: Mapping[TopicPartition, Interval], before: Ma
         gaps = [gap for gap in GAPS[one.partition] if one.start_offset <= gap.first < one.end_offset]
         rows = one.end_offset - one.start_offset - sum(gap.last - gap.first + 1 for gap in gaps)
         results.append(RangeResult(one, rows, (), gaps))
-    return publish(LoadPlan(number, {"orders": None}, ranges, (), {"into": "delta", "table": "t"}), results, before, 0)
+    return manifest_of(
+        LoadPlan(number, {"orders": None}, ranges, (), {"into": "delta", "table": "t"}), results, before, 0
+    )
 
 
 @pytest.fixture
