@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -18,28 +18,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def metadata_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each `Node` of a test keeps its metadata: "embedded", or "shared" with other brokers that change them."""
+    """Where a `HandlerBroker` keeps its metadata: "embedded", or "shared" with other brokers that change them."""
     if getattr(request, "param", "embedded") == "shared":
-        monkeypatch.setattr(Node, "clusters", {})
+        monkeypatch.setattr(HandlerBroker, "clusters", {})
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path) -> Iterator[HandlerBroker]:
     """The services of a broker with default settings and an empty data directory."""
-    made = Node(tmp_path / "data")
+    made = HandlerBroker(tmp_path / "data")
     yield made
     made.close()
 
 
 @pytest.fixture
-def threads(node: Node) -> HeldThreads:
+def threads(node: HandlerBroker) -> HeldThreads:
     """The threads of the node's maintenance."""
     # The two are asked for all the time, or after each error: see test_disk_space.py, test_directory_health.py.
     return node.time.scheduler.hold("space", "probe")
 
 
 @pytest.fixture
-def served(node: Node) -> Node:
+def served(node: HandlerBroker) -> HandlerBroker:
     """A broker with the topics t and u."""
     node.services.metadata.create_topic("t", 1)
     node.services.metadata.create_topic("u", 1)

@@ -72,8 +72,8 @@ class Dispatcher:
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park the request; then `done` is called once, later.
 
-        The appends of a reply may still be unwritten: call `batcher.write_all`, which may change the bytes of the reply,
-        before the reply is sent. Raises MalformedRequest, CloseConnection.
+        The appends of a reply may still be unwritten: call `batcher.write_all`, which may change the bytes of the
+        reply, before the reply is sent. Raises MalformedRequest, CloseConnection.
         """
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         route = self._routes.get((api_key, version)) or self._open_route(api_key, version)

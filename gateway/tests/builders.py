@@ -15,8 +15,7 @@ from headgate.gateway.api.handler_registration import load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
-from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
-from headgate.gateway.metadata.image import Node as Broker
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Node, Topic
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, Tasks, WaitList, is_task
@@ -54,10 +53,10 @@ class UnsyncedFiles(Files):
         pass
 
 
-class Node:
+class HandlerBroker:
     """The services of one broker over a directory, with time that stands still, and one client.
 
-    Settings are Kafka's names with underscores: `Node(path, num_partitions="3")`.
+    Settings are Kafka's names with underscores: `HandlerBroker(path, num_partitions="3")`.
     """
 
     clusters: ClassVar[dict[Path, Cluster] | None] = None
@@ -191,21 +190,21 @@ def begun(tasks: Tasks, outcome: Any) -> Any:
     return result() if results else rest_of_task()
 
 
-def parked(node: Node, outcome: object) -> list[Any]:
+def parked(node: HandlerBroker, outcome: object) -> list[Any]:
     """Wait for a reply; the list gets it."""
     replies: list[Any] = []
     start(node, outcome, replies.append)
     return replies
 
 
-def start(node: Node, outcome: object, done: Callable[[Any], None] = lambda _: None) -> Running[Any]:
+def start(node: HandlerBroker, outcome: object, done: Callable[[Any], None] = lambda _: None) -> Running[Any]:
     """Wait for a reply, which has not come yet."""
     task = outcome.task if isinstance(outcome, Silent) else outcome
     assert is_task(task)
     return node.services.tasks.start(task, done)
 
 
-def offsets_partitions(node: Node) -> list[Replica]:
+def offsets_partitions(node: HandlerBroker) -> list[Replica]:
     """The partitions of the topic of committed offsets."""
     return [replica for replica in node.services.partitions if replica.topic == CONSUMER_OFFSETS]
 
@@ -216,7 +215,7 @@ def reach(replica: Replica, offset: int) -> None:
     replica.advance_high_watermark()
 
 
-def refusal(node: Node, request: Message, version: int) -> ErrorCode:
+def refusal(node: HandlerBroker, request: Message, version: int) -> ErrorCode:
     """The code of the KafkaError that a handler raises for a request as a whole."""
     handler = handler_of(request, version)
     try:
@@ -235,7 +234,7 @@ def over_the_wire(message: Message, version: int) -> Any:
     return received
 
 
-def led_elsewhere(node: Node, leader: int, *names: str) -> None:
+def led_elsewhere(node: HandlerBroker, leader: int, *names: str) -> None:
     """Topics whose partition 0 is led by another node of the cluster, in epoch 7."""
     metadata = node.services.metadata
     for name in names:
@@ -243,7 +242,7 @@ def led_elsewhere(node: Node, leader: int, *names: str) -> None:
             metadata.create_topic(name, 1)
     old = metadata.image
     topics = {name: led_by(topic, leader) if name in names else topic for name, topic in old.topics.items()}
-    others = {5: Broker(5, "r5", {"PLAINTEXT": ("five.example", 9095)}), 6: Broker(6, None, {"INSIDE": ("six", 1)})}
+    others = {5: Node(5, "r5", {"PLAINTEXT": ("five.example", 9095)}), 6: Node(6, None, {"INSIDE": ("six", 1)})}
     metadata.image = old._replace(topics=topics, brokers={**old.brokers, **others})
     node.services.partitions.follow(old, metadata.image, names)
 

@@ -46,8 +46,8 @@ class _Progress(Enum):
 class Replacement:
     """A new segment, named `.cleaned`, and the segments that it replaces.
 
-    `CompactionState.begin` makes it; a thread may call `run`; then comes `CompactionState.end`, then `finish_renames`, also in a
-    thread, then `CompactionState.finish`.
+    `CompactionState.begin` makes it; a thread may call `run`; then comes `CompactionState.end`, then `finish_renames`,
+    also in a thread, then `CompactionState.finish`.
     """
 
     __slots__ = (

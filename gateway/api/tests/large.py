@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Parked
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
@@ -70,7 +70,7 @@ class Asked:
 class Loop:
     """A dispatcher, and the turns of its loop."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
         self.dispatcher = node.parts.dispatcher
         self._count = 0

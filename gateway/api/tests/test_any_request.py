@@ -15,7 +15,7 @@ from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Parked
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.tests.random_requests import Anything
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import MalformedRequest
@@ -33,7 +33,7 @@ class Run:
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = Random(seed)
         self.anything = Anything(self.random)
-        self.node = Node(directory)
+        self.node = HandlerBroker(directory)
         self.make_topics()
         self.dispatcher = self.node.parts.dispatcher
         self.served = [

@@ -16,7 +16,7 @@ from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import handles, load
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode
@@ -128,7 +128,7 @@ class Broker:
     """The services of a node behind a dispatcher with a scripted authorizer; topics `t` and `u`, group `g`."""
 
     def __init__(self, directory: Path) -> None:
-        self.node = Node(directory)
+        self.node = HandlerBroker(directory)
         self.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]), 5)
         produce = ProduceRequest(None, 1, 1_000, [TopicProduceData("t", partition_data=[data()])])
         self.node.ask(produce, 9)

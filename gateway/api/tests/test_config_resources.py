@@ -14,7 +14,7 @@ from headgate.gateway.api.config_resources import (
     this_broker,
 )
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
@@ -24,7 +24,7 @@ class Named:
     resource_name: str
 
 
-def test_a_topic_is_looked_up(node: Node) -> None:
+def test_a_topic_is_looked_up(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     assert altered_topic(Named(ResourceType.TOPIC, "t"), node.context(0)).name == "t"
 
@@ -37,13 +37,13 @@ def test_a_topic_is_looked_up(node: Node) -> None:
         ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_a_wrong_topic_is_refused(node: Node, name: str, code: ErrorCode) -> None:
+def test_a_wrong_topic_is_refused(node: HandlerBroker, name: str, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         altered_topic(Named(ResourceType.TOPIC, name), node.context(0))
     assert refused.value.code is code
 
 
-def test_a_broker_is_this_one_or_all_of_them(node: Node) -> None:
+def test_a_broker_is_this_one_or_all_of_them(node: HandlerBroker) -> None:
     own = node.services.config.node_id
     assert this_broker(Named(ResourceType.BROKER, str(own)), node.context(0)) == own
     assert altered_broker(Named(ResourceType.BROKER, ""), node.context(0)) is None

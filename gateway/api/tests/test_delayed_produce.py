@@ -14,7 +14,7 @@ from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import hung
-from headgate.gateway.tests.builders import Node, reach, records, start
+from headgate.gateway.tests.builders import HandlerBroker, reach, records, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     PartitionProduceData,
@@ -34,7 +34,7 @@ WRITTEN = AppendInfo(7, 7, -1, 0, NOW_MS, is_duplicate=False)
 class Bench:
     """A request with some appends to two partitions, and what its client hears."""
 
-    def __init__(self, node: Node, acks: int, count: int = 2) -> None:
+    def __init__(self, node: HandlerBroker, acks: int, count: int = 2) -> None:
         if "t" not in node.services.metadata.image.topics:
             node.services.metadata.create_topic("t", 2)
         self.node = node
@@ -56,7 +56,7 @@ class Bench:
         return [(row.error_code, row.base_offset) for row in self.rows]
 
 
-def test_the_last_append_that_ends_completes_the_request(node: Node) -> None:
+def test_the_last_append_that_ends_completes_the_request(node: HandlerBroker) -> None:
     bench = Bench(node, acks=1)
     bench.park(bench.delayed().answer(bench.request))
     bench.appends[1].end_write(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full"))
@@ -68,7 +68,7 @@ def test_the_last_append_that_ends_completes_the_request(node: Node) -> None:
     assert bench.codes == [(0, 7), (ErrorCode.KAFKA_STORAGE_ERROR, -1)]
 
 
-def test_appends_that_ended_at_once_are_answered_at_once(node: Node) -> None:
+def test_appends_that_ended_at_once_are_answered_at_once(node: HandlerBroker) -> None:
     bench = Bench(node, acks=1)
     for append in bench.appends:
         append.end_write(WRITTEN)
@@ -76,7 +76,7 @@ def test_appends_that_ended_at_once_are_answered_at_once(node: Node) -> None:
     assert bench.codes == [(0, 7), (0, 7)]
 
 
-def test_a_request_that_is_completed_before_it_is_parked_is_answered(node: Node) -> None:
+def test_a_request_that_is_completed_before_it_is_parked_is_answered(node: HandlerBroker) -> None:
     bench = Bench(node, acks=1)
     outcome = bench.delayed().answer(bench.request)
     for append in bench.appends:
@@ -87,7 +87,7 @@ def test_a_request_that_is_completed_before_it_is_parked_is_answered(node: Node)
 
 
 @pytest.mark.parametrize("acks, wait_ms", [(ACKS_ALL, 1_500), (1, MIN_WAIT_MS)])
-def test_what_has_not_ended_in_time_has_timed_out(node: Node, acks: int, wait_ms: float) -> None:
+def test_what_has_not_ended_in_time_has_timed_out(node: HandlerBroker, acks: int, wait_ms: float) -> None:
     bench = Bench(node, acks)
     bench.park(bench.delayed().answer(bench.request))
     bench.appends[0].required_acks = 1
@@ -100,7 +100,9 @@ def test_what_has_not_ended_in_time_has_timed_out(node: Node, acks: int, wait_ms
     assert bench.codes[1] == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
-def test_acks_0_waits_for_conversions_and_crowded_disks_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_0_waits_for_conversions_and_crowded_disks_alone(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(append_queue, "PAUSE_BYTES", 10)
     bench = Bench(node, acks=0)
     assert bench.delayed().answer_silently() is None, "nothing is converted, and the disk takes what comes"
@@ -121,7 +123,7 @@ def test_acks_0_waits_for_conversions_and_crowded_disks_alone(node: Node, monkey
     assert bench.heard == [None]
 
 
-def test_without_acks_an_error_ends_the_connection(node: Node) -> None:
+def test_without_acks_an_error_ends_the_connection(node: HandlerBroker) -> None:
     bench = Bench(node, acks=0)
     bench.appends[0].begin_conversion()
     bench.appends[1].fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, "spoilt"))
@@ -155,7 +157,7 @@ class Counted:
 @pytest.mark.slow
 def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
     node.time.scheduler.threads = hung
     replica, replies = node.services.partitions.get("t", 0), dict[int, Any]()

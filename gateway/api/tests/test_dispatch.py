@@ -13,7 +13,7 @@ from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.runtime.tasks import Changes, Silent, Task
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
@@ -49,7 +49,7 @@ def never(reply: Any) -> None:
     raise AssertionError(f"nothing was parked, but {reply!r} came")
 
 
-def dispatcher(node: Node, handler: Callable[..., Any] | None = None) -> Dispatcher:
+def dispatcher(node: HandlerBroker, handler: Callable[..., Any] | None = None) -> Dispatcher:
     """The real table, or one in which FindCoordinator is handled by `handler`."""
     table = dict(load())
     if handler is not None:
@@ -57,20 +57,20 @@ def dispatcher(node: Node, handler: Callable[..., Any] | None = None) -> Dispatc
     return Dispatcher(node.services, table)
 
 
-def test_a_request_is_answered_under_its_correlation_id(node: Node) -> None:
+def test_a_request_is_answered_under_its_correlation_id(node: HandlerBroker) -> None:
     reply = dispatcher(node).dispatch(frame(FIND, 1), CLIENT, never)
     found = answer(reply, FindCoordinatorResponse, 1)
     assert (found.error_code, found.host, found.port) == (ErrorCode.NONE, "127.0.0.1", 9092)
 
 
-def test_the_client_id_is_remembered_for_the_log(node: Node) -> None:
+def test_the_client_id_is_remembered_for_the_log(node: HandlerBroker) -> None:
     client = Client("127.0.0.1", 1, "127.0.0.1", 9092)
     dispatcher(node).dispatch(frame(FIND, 1, "billing"), client, never)
     assert str(client) == "127.0.0.1:1 client.id='billing'"
 
 
 @pytest.mark.parametrize("version", [6, 99, 32_767])
-def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version: int) -> None:
+def test_an_unknown_version_of_api_versions_is_told_the_list(node: HandlerBroker, version: int) -> None:
     head = bytearray()
     write_request_header(head, RequestHeader(ApiVersionsRequest.api_key, version, 77, "me"))
     found = answer(dispatcher(node).dispatch(memoryview(head), CLIENT, never), ApiVersionsResponse, 0)
@@ -88,14 +88,14 @@ def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version
         (17, 0, "SaslHandshake, API key 17 version 0 is not supported"),
     ],
 )
-def test_what_is_not_served_ends_the_connection(node: Node, key: int, version: int, reason: str) -> None:
+def test_what_is_not_served_ends_the_connection(node: HandlerBroker, key: int, version: int, reason: str) -> None:
     request = struct.pack(">hhih", key, version, 77, -1) + b"\0"
     with pytest.raises(CloseConnection, match=reason):
         dispatcher(node).dispatch(memoryview(request), CLIENT, never)
 
 
 @pytest.mark.parametrize("key, version", [(17, 0), (9_999, 0)])
-def test_who_is_refused_at_once_is_known_by_name(node: Node, key: int, version: int) -> None:
+def test_who_is_refused_at_once_is_known_by_name(node: HandlerBroker, key: int, version: int) -> None:
     client = Client("10.0.0.1", 40000, "10.0.0.2", 9092)
     with pytest.raises(CloseConnection):
         dispatcher(node).dispatch(memoryview(struct.pack(">hhih", key, version, 77, 4) + b"sink"), client, never)
@@ -103,12 +103,12 @@ def test_who_is_refused_at_once_is_known_by_name(node: Node, key: int, version: 
 
 
 @pytest.mark.parametrize("size", range(12))
-def test_a_request_that_ends_early_is_malformed(node: Node, size: int) -> None:
+def test_a_request_that_ends_early_is_malformed(node: HandlerBroker, size: int) -> None:
     with pytest.raises(MalformedRequest):
         dispatcher(node).dispatch(frame(FIND, 1)[:size], CLIENT, never)
 
 
-def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
+def test_a_refusal_is_the_messages_own_error_response(node: HandlerBroker) -> None:
     def refuse(request: Any, context: HandlerContext) -> None:
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
 
@@ -116,7 +116,7 @@ def test_a_refusal_is_the_messages_own_error_response(node: Node) -> None:
     assert answer(reply, FindCoordinatorResponse, 1).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_a_fault_of_ours_is_logged_and_answered(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_ours_is_logged_and_answered(node: HandlerBroker, caplog: pytest.LogCaptureFixture) -> None:
     def fail(request: Any, context: HandlerContext) -> None:
         raise ZeroDivisionError("ours")
 
@@ -128,7 +128,7 @@ def test_a_fault_of_ours_is_logged_and_answered(node: Node, caplog: pytest.LogCa
     assert record.exc_info is not None
 
 
-def test_no_response_is_no_reply(node: Node) -> None:
+def test_no_response_is_no_reply(node: HandlerBroker) -> None:
     assert dispatcher(node, lambda request, context: None).dispatch(frame(FIND, 1), CLIENT, never) == []
 
 
@@ -138,7 +138,7 @@ def later(make: Callable[[], Any], deadline_ms: float = 100.0) -> Task[Any]:
     return make()
 
 
-def test_a_parked_reply_comes_later(node: Node) -> None:
+def test_a_parked_reply_comes_later(node: HandlerBroker) -> None:
     waiting = later(lambda: FindCoordinatorResponse(node_id=5))
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
@@ -148,7 +148,7 @@ def test_a_parked_reply_comes_later(node: Node) -> None:
     assert answer(replies[0], FindCoordinatorResponse, 1).node_id == 5
 
 
-def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
+def test_a_parked_request_may_be_owed_no_reply(node: HandlerBroker) -> None:
     waiting = Silent(later(lambda: None))
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
@@ -158,7 +158,7 @@ def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
     assert replies == [[]]
 
 
-def test_a_parked_request_may_end_the_connection(node: Node) -> None:
+def test_a_parked_request_may_end_the_connection(node: HandlerBroker) -> None:
     def close() -> None:
         raise CloseConnection("no more")
 
@@ -169,7 +169,7 @@ def test_a_parked_request_may_end_the_connection(node: Node) -> None:
     assert isinstance(replies[0], CloseConnection)
 
 
-def test_an_abandoned_reply_never_comes(node: Node) -> None:
+def test_an_abandoned_reply_never_comes(node: HandlerBroker) -> None:
     waiting = later(FindCoordinatorResponse)
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, never)
     assert isinstance(parked, Parked)
@@ -218,11 +218,11 @@ def test_pieces_of_files_stand_where_their_bytes_belong(version: int) -> None:
     assert [bytes(row.records) for row in found.responses[0].partitions] == [b"first", b"second piece"]
 
 
-def numbers(node: Node, name: str) -> dict[tuple[str, ...], Any]:
+def numbers(node: HandlerBroker, name: str) -> dict[tuple[str, ...], Any]:
     return dict(node.services.metrics.read(name)[1])
 
 
-def test_requests_are_counted_by_api_and_version(node: Node) -> None:
+def test_requests_are_counted_by_api_and_version(node: HandlerBroker) -> None:
     made = dispatcher(node)
     for count, version in ((200, 1), (3, 2)):
         for _ in range(count):
@@ -230,7 +230,7 @@ def test_requests_are_counted_by_api_and_version(node: Node) -> None:
     assert numbers(node, "requests") == {("FindCoordinator", "1"): 200, ("FindCoordinator", "2"): 3}
 
 
-def test_the_first_requests_are_timed_and_then_one_in_64(node: Node) -> None:
+def test_the_first_requests_are_timed_and_then_one_in_64(node: HandlerBroker) -> None:
     def slow(request: Any, context: HandlerContext) -> FindCoordinatorResponse:
         node.time.advance(3)
         return FindCoordinatorResponse()
@@ -243,7 +243,7 @@ def test_the_first_requests_are_timed_and_then_one_in_64(node: Node) -> None:
     assert latency.sum_s == pytest.approx(latency.count * 0.003)
 
 
-def test_the_time_of_a_parked_request_is_that_until_its_answer(node: Node) -> None:
+def test_the_time_of_a_parked_request_is_that_until_its_answer(node: HandlerBroker) -> None:
     def park(request: Any, context: HandlerContext) -> Task[Any]:
         deadline_ms = node.services.clock.monotonic_ms() + 700
         return later(FindCoordinatorResponse, deadline_ms)
@@ -255,7 +255,7 @@ def test_the_time_of_a_parked_request_is_that_until_its_answer(node: Node) -> No
     assert numbers(node, "request.seconds")["FindCoordinator",].sum_s == pytest.approx(0.7)
 
 
-def test_refused_requests_are_counted_by_their_error(node: Node) -> None:
+def test_refused_requests_are_counted_by_their_error(node: HandlerBroker) -> None:
     def refuse(request: Any, context: HandlerContext) -> None:
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
 
@@ -265,8 +265,8 @@ def test_refused_requests_are_counted_by_their_error(node: Node) -> None:
     assert numbers(node, "request.errors") == {("FindCoordinator", "GROUP_AUTHORIZATION_FAILED"): 3}
 
 
-def test_refused_rows_are_counted_by_broker_and_error(node: Node, tmp_path: Path) -> None:
-    made, other = dispatcher(node), Node(tmp_path / "other")
+def test_refused_rows_are_counted_by_broker_and_error(node: HandlerBroker, tmp_path: Path) -> None:
+    made, other = dispatcher(node), HandlerBroker(tmp_path / "other")
     dispatcher(other)
     assert each_row(node.services, [1], lambda _: _fail(), lambda _, code, __: code) == [
         ErrorCode.COORDINATOR_NOT_AVAILABLE

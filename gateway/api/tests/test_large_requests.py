@@ -17,7 +17,7 @@ from headgate.gateway.api.routes import Route
 from headgate.gateway.api.tests.large import Asked, Loop, frame
 from headgate.gateway.api.tests.test_authorization import ScriptedAuthorizer
 from headgate.gateway.runtime.tasks import Task, is_task
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import compiler
 from headgate.protocol.errors import ErrorCode, MalformedRequest
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -74,7 +74,7 @@ SERVED: dict[str, tuple[Callable[[int], Message], int, Callable[[Any], list[Any]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
-def test_a_request_of_150000_partitions_is_served_in_steps(node: Node, name: str) -> None:
+def test_a_request_of_150000_partitions_is_served_in_steps(node: HandlerBroker, name: str) -> None:
     make, version, rows, code = SERVED[name]
     node.time.advance()
     loop = Loop(node)
@@ -155,7 +155,7 @@ MANY_TOPICS: dict[str, tuple[Callable[[int], Any], int]] = {
 
 
 @pytest.mark.parametrize("name", MANY_TOPICS)
-def test_topics_without_partitions_are_served_in_steps(node: Node, name: str) -> None:
+def test_topics_without_partitions_are_served_in_steps(node: HandlerBroker, name: str) -> None:
     make, version = MANY_TOPICS[name]
     node.time.advance()
     request = make(FEW_THOUSAND)
@@ -208,7 +208,7 @@ def test_no_element_takes_more_than_is_reserved_for_it(registration: Registratio
         assert taken <= len(data) + elements * BYTES_PER_ELEMENT + FIXED_BYTES
 
 
-def test_a_handler_that_works_at_once_gets_fewer_elements(node: Node) -> None:
+def test_a_handler_that_works_at_once_gets_fewer_elements(node: HandlerBroker) -> None:
     row = OffsetCommitRequestPartition(0, 0)
     request = OffsetCommitRequest(
         "g", topics=[OffsetCommitRequestTopic("t", partitions=[row] * (MAX_ELEMENTS_AT_ONCE + 1))]
@@ -221,7 +221,7 @@ def used(loop: Loop) -> int:
     return loop.node.services.parsed_memory.used_bytes
 
 
-def limited(node: Node) -> Loop:
+def limited(node: HandlerBroker) -> Loop:
     """A broker whose budget has room for one large request."""
     node.services.parsed_memory._limit_bytes = 1
     return Loop(node)
@@ -231,7 +231,7 @@ def is_waiting(loop: Loop, asked: Asked) -> bool:
     return not asked.replies and used(loop) > 0
 
 
-def test_a_large_request_waits_for_the_memory_of_another(node: Node) -> None:
+def test_a_large_request_waits_for_the_memory_of_another(node: HandlerBroker) -> None:
     loop = limited(node)
     first, second = (loop.ask(delete_records(LARGE), 1) for _ in range(2))
     assert used(loop) == parsed_bytes(len(frame(delete_records(LARGE), 1)), MAX_ELEMENTS)
@@ -243,7 +243,7 @@ def test_a_large_request_waits_for_the_memory_of_another(node: Node) -> None:
     assert used(loop) == 0
 
 
-def test_a_request_that_gets_no_memory_ends_with_the_reason(node: Node) -> None:
+def test_a_request_that_gets_no_memory_ends_with_the_reason(node: HandlerBroker) -> None:
     loop = limited(node)
     node.services.parsed_memory.used_bytes = 2  # a request that waits for ever has it
     asked = loop.ask(delete_records(LARGE), 1)
@@ -256,7 +256,7 @@ def test_a_request_that_gets_no_memory_ends_with_the_reason(node: Node) -> None:
     assert used(loop) == 0
 
 
-def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: Node) -> None:
+def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: HandlerBroker) -> None:
     loop = limited(node)
     asked = loop.ask(list_offsets(LARGE), 7)
     reserved = [used(loop)]
@@ -268,7 +268,7 @@ def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: Node) -> No
 
 
 @pytest.mark.parametrize("turns", [0, 1, 100])
-def test_a_client_that_disconnects_gives_its_memory_back(node: Node, turns: int) -> None:
+def test_a_client_that_disconnects_gives_its_memory_back(node: HandlerBroker, turns: int) -> None:
     loop = limited(node)
     first, second = (loop.ask(delete_records(LARGE), 1) for _ in range(2))
     for _ in range(turns):
@@ -283,7 +283,7 @@ def test_a_client_that_disconnects_gives_its_memory_back(node: Node, turns: int)
     assert not second.replies
 
 
-def test_a_malformed_large_request_gives_its_memory_back(node: Node) -> None:
+def test_a_malformed_large_request_gives_its_memory_back(node: HandlerBroker) -> None:
     loop = limited(node)
     header = struct.pack(">hhih", DeleteRecordsRequest.api_key, 1, 7, -1)
     body = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", LARGE) + bytes(12 * LARGE - 20)

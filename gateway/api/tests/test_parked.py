@@ -14,7 +14,7 @@ from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
 from headgate.gateway.runtime.tasks import PAUSE, SLICE_MS, Changes, Running, Task, WaitList
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -59,7 +59,7 @@ FIND = FindCoordinatorRequest(key="g")
 
 
 @pytest.mark.slow
-def test_others_are_answered_before_a_large_request(node: Node) -> None:
+def test_others_are_answered_before_a_large_request(node: HandlerBroker) -> None:
     loop = Loop(node)
     asked = loop.ask(configs(), 4)
     assert isinstance(asked.parked, Parked)
@@ -75,7 +75,7 @@ def test_others_are_answered_before_a_large_request(node: Node) -> None:
 
 
 @pytest.mark.slow
-def test_large_requests_take_turns(node: Node) -> None:
+def test_large_requests_take_turns(node: HandlerBroker) -> None:
     loop = Loop(node)
     long, short = loop.ask(configs(4 * MANY), 4), loop.ask(configs(MANY), 4)
     short.finish()
@@ -84,7 +84,7 @@ def test_large_requests_take_turns(node: Node) -> None:
     assert len(long.response.results) == 4 * MANY
 
 
-def test_all_share_one_millisecond_of_a_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_share_one_millisecond_of_a_turn(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(node)
     for _ in range(10):
         loop.ask(configs(), 4)
@@ -100,7 +100,7 @@ def test_all_share_one_millisecond_of_a_turn(node: Node, monkeypatch: pytest.Mon
     assert len(advanced) == len(set(advanced)) == 2 * SLICE_MS / LOOK_MS  # each step is another request's
 
 
-def test_a_large_request_that_is_quick_is_answered_at_once(node: Node) -> None:
+def test_a_large_request_that_is_quick_is_answered_at_once(node: HandlerBroker) -> None:
     assert len(frame(configs(), 4)) > 1 << 13
     loop = Loop(node)
     del node.time.clock.monotonic_ms  # time stands still
@@ -108,7 +108,7 @@ def test_a_large_request_that_is_quick_is_answered_at_once(node: Node) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_that_is_gone_leaves_nothing(node: Node) -> None:
+def test_a_client_that_is_gone_leaves_nothing(node: HandlerBroker) -> None:
     loop = Loop(node)
     asked = loop.ask(configs(), 4)
     for _ in range(3):
@@ -125,7 +125,7 @@ def test_a_client_that_is_gone_leaves_nothing(node: Node) -> None:
     assert not [one for one in gc.get_objects() if isinstance(one, ParkedRequest)]
 
 
-def test_malformed_bytes_end_the_connection_also_in_a_later_slice(node: Node) -> None:
+def test_malformed_bytes_end_the_connection_also_in_a_later_slice(node: HandlerBroker) -> None:
     loop = Loop(node)
     replies: list[Any] = []
     cut = bytearray(frame(configs(), 4))[:-40]
@@ -137,7 +137,7 @@ def test_malformed_bytes_end_the_connection_also_in_a_later_slice(node: Node) ->
     assert "DescribeConfigsRequest v4, at byte" in str(fault)
 
 
-def test_steps_of_a_handler_may_fail(node: Node) -> None:
+def test_steps_of_a_handler_may_fail(node: HandlerBroker) -> None:
     def steps(request: object, context: object) -> Steps[FindCoordinatorResponse]:
         for _ in range(20):
             yield
@@ -150,7 +150,7 @@ def test_steps_of_a_handler_may_fail(node: Node) -> None:
     assert asked.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_steps_of_a_handler_may_end_in_a_wait(node: Node) -> None:
+def test_steps_of_a_handler_may_end_in_a_wait(node: HandlerBroker) -> None:
     wait_list = WaitList()
     found = FindCoordinatorResponse(node_id=9)
 
@@ -173,7 +173,7 @@ def test_steps_of_a_handler_may_end_in_a_wait(node: Node) -> None:
     assert len(node.services.tasks) == 0
 
 
-def test_a_stop_answers_what_waits_and_drops_no_steps(node: Node) -> None:
+def test_a_stop_answers_what_waits_and_drops_no_steps(node: HandlerBroker) -> None:
     loop = Loop(node)
     asked = loop.ask(configs(), 4)
     loop.turn()
@@ -183,14 +183,14 @@ def test_a_stop_answers_what_waits_and_drops_no_steps(node: Node) -> None:
 
 
 @pytest.fixture
-def topics(node: Node) -> Node:
+def topics(node: HandlerBroker) -> HandlerBroker:
     for number in range(MANY):
         node.services.metadata.create_topic(f"{NAME}{number}", 1)
     return node
 
 
 @pytest.mark.slow
-def test_clients_that_ask_the_same_share_one_making(topics: Node) -> None:
+def test_clients_that_ask_the_same_share_one_making(topics: HandlerBroker) -> None:
     loop = Loop(topics)
     for request in (metadata(), MetadataRequest(None, False)):
         asked = [loop.ask(request, 9) for _ in range(20)]
@@ -204,7 +204,7 @@ def test_clients_that_ask_the_same_share_one_making(topics: Node) -> None:
 
 
 @pytest.mark.slow
-def test_who_shares_goes_on_when_the_first_is_gone(topics: Node) -> None:
+def test_who_shares_goes_on_when_the_first_is_gone(topics: HandlerBroker) -> None:
     loop = Loop(topics)
     first, second, third = (loop.ask(metadata(), 9) for _ in range(3))
     for gone in (first, third):
@@ -224,7 +224,7 @@ def test_who_shares_goes_on_when_the_first_is_gone(topics: Node) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_is_of_one_image(topics: Node) -> None:
+def test_an_answer_is_of_one_image(topics: HandlerBroker) -> None:
     """Topics that change while it is written are told as they were, and who asks then is told the new ones."""
     loop = Loop(topics)
     asked = loop.ask(MetadataRequest(None, False), 9)
@@ -241,7 +241,7 @@ def test_an_answer_is_of_one_image(topics: Node) -> None:
 
 
 @pytest.mark.slow
-def test_settings_are_of_one_image(topics: Node) -> None:
+def test_settings_are_of_one_image(topics: HandlerBroker) -> None:
     names = [f"{NAME}{number}" for number in range(MANY)]
     loop = Loop(topics)
     request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, ["retention.ms"]) for name in names])
@@ -261,7 +261,7 @@ def test_settings_are_of_one_image(topics: Node) -> None:
 
 
 @pytest.mark.slow
-def test_topics_are_made_and_told_in_steps(node: Node) -> None:
+def test_topics_are_made_and_told_in_steps(node: HandlerBroker) -> None:
     """Checked, made one by one, and their settings told: others come in between all the way."""
     loop = Loop(node)
     topics = [CreatableTopic(f"{NAME}{number}", 1, 1) for number in range(MANY)]
@@ -277,7 +277,7 @@ def test_topics_are_made_and_told_in_steps(node: Node) -> None:
 
 
 @pytest.mark.slow
-def test_settings_are_changed_in_steps(topics: Node) -> None:
+def test_settings_are_changed_in_steps(topics: HandlerBroker) -> None:
     loop = Loop(topics)
     resources = [
         AlterConfigsResource(TOPIC, f"{NAME}{number}", [AlterableConfig("retention.ms", 0, "5")])
@@ -303,7 +303,7 @@ def test_settings_are_changed_in_steps(topics: Node) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else "",
 )
-def test_many_rows_are_made_in_steps(node: Node, request_: Message, version: int, turns: int) -> None:
+def test_many_rows_are_made_in_steps(node: HandlerBroker, request_: Message, version: int, turns: int) -> None:
     metadata = node.services.metadata
     metadata.create_topic("t", 100)
     told = {f"{NAME}{number}": metadata.image.topics["t"] for number in range(100)}  # the image alone knows of them

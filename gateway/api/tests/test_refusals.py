@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from headgate.gateway.api.refusals import known_code, refusal
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
-def test_a_kafka_error_goes_to_the_client_as_it_is(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kafka_error_goes_to_the_client_as_it_is(node: HandlerBroker, caplog: pytest.LogCaptureFixture) -> None:
     error = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "no")
     assert refusal(node.services, error) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "no")
     assert caplog.messages == []
@@ -24,7 +24,7 @@ def test_a_kafka_error_goes_to_the_client_as_it_is(node: Node, caplog: pytest.Lo
     ],
 )
 def test_the_log_has_the_reason_for_a_storage_error(
-    node: Node, error: KafkaError | OSError, message: str, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, error: KafkaError | OSError, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert refusal(node.services, error, "t", 3)[0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert caplog.messages == [message]

@@ -19,7 +19,7 @@ from headgate.gateway.api.response_cache import (
 from headgate.gateway.api.routes import LARGE_BYTES
 from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.protocol.schema import Message
@@ -32,7 +32,7 @@ def request(*names: str, create: bool = False) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=name) for name in names], create)
 
 
-def counted(node: Node) -> tuple[Dispatcher, list[Message]]:
+def counted(node: HandlerBroker) -> tuple[Dispatcher, list[Message]]:
     """The dispatcher, and the requests for Metadata that its handler saw."""
     seen: list[Message] = []
 
@@ -47,7 +47,7 @@ def counted(node: Node) -> tuple[Dispatcher, list[Message]]:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_the_second_answer_is_the_first_one(node: Node, version: int) -> None:
+def test_the_second_answer_is_the_first_one(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 3)
     dispatcher, seen = counted(node)
     asked = request("t", create=version < 4)
@@ -57,7 +57,7 @@ def test_the_second_answer_is_the_first_one(node: Node, version: int) -> None:
     assert len(seen) == 1
 
 
-def test_a_change_of_the_image_makes_it_anew(node: Node) -> None:
+def test_a_change_of_the_image_makes_it_anew(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     dispatcher, seen = counted(node)
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_a_change_of_the_image_makes_it_anew(node: Node) -> None:
     assert len(seen) == 2
 
 
-def test_an_answer_that_made_a_topic_is_right_for_the_image_it_made(node: Node) -> None:
+def test_an_answer_that_made_a_topic_is_right_for_the_image_it_made(node: HandlerBroker) -> None:
     dispatcher, seen = counted(node)
     for _ in range(2):
         found = answer(dispatcher.dispatch(frame(request("new", create=True), 9), CLIENT, never), MetadataResponse, 9)
@@ -75,7 +75,7 @@ def test_an_answer_that_made_a_topic_is_right_for_the_image_it_made(node: Node) 
     assert len(seen) == 1
 
 
-def test_an_error_is_not_kept(node: Node) -> None:
+def test_an_error_is_not_kept(node: HandlerBroker) -> None:
     dispatcher, seen = counted(node)
     for _ in range(2):
         found = answer(dispatcher.dispatch(frame(request("none"), 9), CLIENT, never), MetadataResponse, 9)
@@ -86,7 +86,7 @@ def test_an_error_is_not_kept(node: Node) -> None:
 @pytest.mark.parametrize(
     "other", [{"principal": "User:ann"}, {"listener": "SSL"}, {"local_host": "10.0.0.1"}, {"local_port": 9093}], ids=str
 )
-def test_another_viewpoint_has_its_own_answer(node: Node, other: dict[str, object]) -> None:
+def test_another_viewpoint_has_its_own_answer(node: HandlerBroker, other: dict[str, object]) -> None:
     node.services.metadata.create_topic("t", 1)
     dispatcher, seen = counted(node)
     for client in (CLIENT, replace(CLIENT, **other), CLIENT):  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_another_viewpoint_has_its_own_answer(node: Node, other: dict[str, objec
     assert len(seen) == 2
 
 
-def test_another_client_behind_the_same_viewpoint_shares_it(node: Node) -> None:
+def test_another_client_behind_the_same_viewpoint_shares_it(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     dispatcher, seen = counted(node)
     for number in range(3):
@@ -122,7 +122,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 @pytest.mark.slow
-def test_a_large_answer_is_not_copied_for_each_client(node: Node) -> None:
+def test_a_large_answer_is_not_copied_for_each_client(node: HandlerBroker) -> None:
     """A hundred clients that do not read must not hold a hundred copies."""
     node.services.metadata.create_topic("t", 400)
     dispatcher = node.parts.dispatcher

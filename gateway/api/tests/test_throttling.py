@@ -12,7 +12,7 @@ from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.memory_budget import MemoryBudget
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode
@@ -43,7 +43,7 @@ class ScriptedQuota:
 class Wire:
     """A connection to the services of a node, whose time the test moves."""
 
-    def __init__(self, node: Node, quota: ScriptedQuota | None) -> None:
+    def __init__(self, node: HandlerBroker, quota: ScriptedQuota | None) -> None:
         self.node = node
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
         self.dispatcher = Dispatcher(node.services, load(), quota=quota)
@@ -91,7 +91,7 @@ def quota() -> ScriptedQuota:
 
 
 @pytest.fixture
-def wire(node: Node, quota: ScriptedQuota) -> Wire:
+def wire(node: HandlerBroker, quota: ScriptedQuota) -> Wire:
     return Wire(node, quota)
 
 
@@ -179,7 +179,7 @@ def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire
     assert not wire.wakes
 
 
-def test_without_a_quota_no_step_is_built(tmp_path: Path, node: Node) -> None:
+def test_without_a_quota_no_step_is_built(tmp_path: Path, node: HandlerBroker) -> None:
     wire = Wire(node, None)
     route = wire.dispatcher._open_route(3, 9)
     assert route is not None

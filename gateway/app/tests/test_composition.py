@@ -14,7 +14,7 @@ from headgate.gateway.app.composition import BrokerParts, Foundation, MetadataSo
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
-from headgate.gateway.tests.builders import Node, UnsyncedFiles
+from headgate.gateway.tests.builders import HandlerBroker, UnsyncedFiles
 from headgate.storage.directory.log_directory import CLEAN_SHUTDOWN
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.errors import StorageError
@@ -78,7 +78,7 @@ def test_a_start_that_fails_leaves_the_directory_as_it_was(config: BrokerConfig,
 
 
 def test_the_metadata_are_read_before_logs_are_opened(config: BrokerConfig, tmp_path: Path) -> None:
-    node, told = Node(tmp_path / "data"), list[str]()
+    node, told = HandlerBroker(tmp_path / "data"), list[str]()
     node.services.metadata.create_topic("t", 1)
     node.close()
 

@@ -21,7 +21,7 @@ from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.network.addresses import Addresses
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.owner import SessionOwner
@@ -77,7 +77,7 @@ class Host:
 
     def run_broker(self, *names: str) -> None:
         """What a broker without ZooKeeper leaves behind: topics with logs, in order."""
-        node = Node(self.path, log_dirs=",".join(f"{self.path}/{name}" for name in names))
+        node = HandlerBroker(self.path, log_dirs=",".join(f"{self.path}/{name}" for name in names))
         node.services.metadata.create_topic("t", 2)
         node.close()
 

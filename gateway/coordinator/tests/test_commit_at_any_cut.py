@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, handler_of
+from headgate.gateway.tests.builders import HandlerBroker, handler_of
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.tests.examples import share
@@ -32,7 +32,7 @@ CONFIGS = {"headgate.flush": "commit", "segment.bytes": "2000"}
 EVENTS = ["produce"] * 6 + ["produce_to_leader", "end_turn", "end_turn", "sync", "sync", "take_up", "take_up", "fail"]
 
 
-class CrashingNode(Node):
+class CrashingNode(HandlerBroker):
     """A node on a disk that forgets."""
 
     def __init__(self, files: CrashingFiles) -> None:

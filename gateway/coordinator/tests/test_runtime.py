@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition_of
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, parked, refusal
+from headgate.gateway.tests.builders import HandlerBroker, parked, refusal
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.every_metadata_store
 TOPIC = "__consumer_offsets"
 
 
-def commit(node: Node, group: str, offset: int, topic: str = "t", version: int = 9) -> int:
+def commit(node: HandlerBroker, group: str, offset: int, topic: str = "t", version: int = 9) -> int:
     code: int = node.ask(commit_request(group, {0: offset}, topic), version).topics[0].partitions[0].error_code
     return code
 
 
-def fetch(node: Node, *groups: str) -> list[tuple[int, dict[str, int]]]:
+def fetch(node: HandlerBroker, *groups: str) -> list[tuple[int, dict[str, int]]]:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None) for group in groups])
     return [
         (row.error_code, {topic.name: topic.partitions[0].committed_offset for topic in row.topics})
@@ -43,7 +43,7 @@ def fetch(node: Node, *groups: str) -> list[tuple[int, dict[str, int]]]:
 
 
 def test_the_topic_is_made_when_it_is_first_asked_for(tmp_path: Path) -> None:
-    node = Node(tmp_path, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="4096")
+    node = HandlerBroker(tmp_path, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="4096")
     assert TOPIC not in node.services.metadata.image.topics
     node.ask(FindCoordinatorRequest(key="g"), 3)
     topic = node.services.metadata.image.topics[TOPIC]
@@ -54,7 +54,7 @@ def test_the_topic_is_made_when_it_is_first_asked_for(tmp_path: Path) -> None:
 
 
 def test_fifty_partitions_at_rest_are_small(tmp_path: Path) -> None:
-    node = Node(tmp_path, offsets_topic_num_partitions="50")
+    node = HandlerBroker(tmp_path, offsets_topic_num_partitions="50")
     node.ask(FindCoordinatorRequest(key="g"), 3)
     assert len(node.services.metadata.image.topics[TOPIC].partitions) == 50
     files = [path for path in tmp_path.rglob(f"{TOPIC}-*/*") if path.is_file()]
@@ -64,7 +64,9 @@ def test_fifty_partitions_at_rest_are_small(tmp_path: Path) -> None:
     node.close()
 
 
-def test_while_the_topic_cannot_be_made_clients_come_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_topic_cannot_be_made_clients_come_again(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object, **__: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
@@ -76,7 +78,7 @@ def test_while_the_topic_cannot_be_made_clients_come_again(node: Node, monkeypat
     assert node.ask(FindCoordinatorRequest(key="g"), 3).error_code == ErrorCode.NONE
 
 
-def test_a_deleted_topic_takes_all_groups_with_it(served: Node) -> None:
+def test_a_deleted_topic_takes_all_groups_with_it(served: HandlerBroker) -> None:
     commit(served, "g", 7)
     served.services.metadata.delete_topic(TOPIC)
     served.time.advance()
@@ -85,14 +87,14 @@ def test_a_deleted_topic_takes_all_groups_with_it(served: Node) -> None:
     assert fetch(served, "g") == [(0, {"t": 8})]
 
 
-def test_a_stop_lets_go_of_all_groups(served: Node) -> None:
+def test_a_stop_lets_go_of_all_groups(served: HandlerBroker) -> None:
     commit(served, "g", 7)
     served.services.groups.stop()
     assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]
 
 
 def test_an_offline_partition_has_its_coordinator_when_it_is_back(
-    served: Node, monkeypatch: pytest.MonkeyPatch
+    served: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(served, "g", 7)
     offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the segment is damaged")
@@ -115,7 +117,7 @@ def test_an_offline_partition_has_its_coordinator_when_it_is_back(
 # Requests
 
 
-def test_groups_are_where_they_belong_over_restarts(served: Node) -> None:
+def test_groups_are_where_they_belong_over_restarts(served: HandlerBroker) -> None:
     for number in range(20):
         assert commit(served, f"g{number}", number) == ErrorCode.NONE
     served.restart()
@@ -125,14 +127,14 @@ def test_groups_are_where_they_belong_over_restarts(served: Node) -> None:
 
 
 @pytest.mark.parametrize("group, code", [("g" * MAX_KEY_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
-def test_an_id_must_fit_into_the_key_of_a_record(served: Node, group: str, code: int) -> None:
+def test_an_id_must_fit_into_the_key_of_a_record(served: HandlerBroker, group: str, code: int) -> None:
     row: Any = served.services.groups.gather(
         [group], lambda _, __, ticket: Decision.reply(ticket, HeartbeatResponse()), lambda rows: rows[0]
     )
     assert row == HeartbeatResponse() if code == ErrorCode.NONE else row.code == code
 
 
-def test_commits_of_a_turn_are_written_before_anybody_looks(served: Node) -> None:
+def test_commits_of_a_turn_are_written_before_anybody_looks(served: HandlerBroker) -> None:
     """The handler leaves the write to the end of the turn; `ask` ends it as the dispatcher does."""
     assert commit(served, "g", 1) == ErrorCode.NONE
     assert commit(served, "g", 2) == ErrorCode.NONE
@@ -141,7 +143,7 @@ def test_commits_of_a_turn_are_written_before_anybody_looks(served: Node) -> Non
     assert partition.log.end_offset == 2
 
 
-def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_the_end_of_the_turn(served: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was replayed and answered before its write takes back both; with a real log under it."""
     assert commit(served, "g", 1) == ErrorCode.NONE
 
@@ -160,7 +162,7 @@ def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.Mo
     assert fetch(served, "g") == [(0, {"t": 3})]
 
 
-def test_a_slow_disk_is_written_to_by_threads(served: Node) -> None:
+def test_a_slow_disk_is_written_to_by_threads(served: HandlerBroker) -> None:
     assert commit(served, "g", 1) == ErrorCode.NONE
     threads = served.time.scheduler.hold()
     disk = served.services.partitions.get(TOPIC, partition_of("g", 4)).disk
@@ -185,7 +187,7 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node) -> None:
 # Many groups in one request
 
 
-def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
+def test_an_error_of_one_group_stops_no_other(served: HandlerBroker) -> None:
     commit(served, "g", 1)
 
     def decide(_: GroupShard, group_id: str, ticket: Ticket) -> Decision:
@@ -198,7 +200,7 @@ def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
     assert [error.code for error in replies[1:]] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
 
 
-def test_many_groups_wait_for_the_last(served: Node) -> None:
+def test_many_groups_wait_for_the_last(served: HandlerBroker) -> None:
     tickets: dict[str, Ticket] = {}
 
     def park(_: GroupShard, group_id: str, ticket: Ticket) -> Decision:
@@ -219,7 +221,7 @@ def test_many_groups_wait_for_the_last(served: Node) -> None:
     assert heard == [[HeartbeatResponse(throttle_time_ms=97), HeartbeatResponse(throttle_time_ms=98)]]
 
 
-def test_many_groups_at_a_stop(served: Node) -> None:
+def test_many_groups_at_a_stop(served: HandlerBroker) -> None:
     heard = parked(served, served.services.groups.gather(["a", "b"], lambda *_: Decision(), list))
     served.services.tasks.expire_all()
     assert [error.code for error in heard[0]] == [ErrorCode.NOT_COORDINATOR] * 2

@@ -11,7 +11,7 @@ from headgate.gateway.app.composition import Seams
 from headgate.gateway.maintenance.cleaner_process import ThreadWorker
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.records.batch import Record, build, iterate, read_header
 from headgate.storage.cleanup.compaction.compaction_job import Job
 from headgate.storage.disk.pool import Pool
@@ -50,7 +50,7 @@ class Steps:
         self.waiting.pop(0)[2](error)
 
 
-class CompactingNode(Node):
+class CompactingNode(HandlerBroker):
     """A node whose compactions go on when the test says so."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
@@ -86,7 +86,7 @@ class Compactions:
         return made
 
 
-def dirty(node: Node, name: str = "t", times: int = 1, settings: Mapping[str, str] | None = None) -> Replica:
+def dirty(node: HandlerBroker, name: str = "t", times: int = 1, settings: Mapping[str, str] | None = None) -> Replica:
     """A topic with closed segments in which every key was written again and again."""
     if name not in node.services.metadata.image.topics:
         node.services.metadata.create_topic(name, 1, configs={**COMPACTED, **(settings or {})})

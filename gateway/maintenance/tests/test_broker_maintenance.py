@@ -10,7 +10,7 @@ from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.replica_manager import Retried
 from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, UnsyncedFiles
+from headgate.gateway.tests.builders import HandlerBroker, UnsyncedFiles
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.directory.log_directory import LogDirectory
@@ -21,12 +21,12 @@ from headgate.storage.log.log import Log
 NOW_MS = 1_700_000_000_000
 
 
-def append(node: Node, name: str, timestamp: int = NOW_MS, index: int = 0) -> None:
+def append(node: HandlerBroker, name: str, timestamp: int = NOW_MS, index: int = 0) -> None:
     batch = build([Record(timestamp=timestamp, value=bytes(100))])
     node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
 
 
-def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threads: HeldThreads) -> None:
+def test_checkpoints_are_written_at_their_interval_in_a_thread(node: HandlerBroker, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     node.parts.maintenance.start()
     append(node, "t")
@@ -44,7 +44,7 @@ def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threa
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
-    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = node.parts.maintenance
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
     assert caplog.text.count("cannot be written: [Errno 28]") == 2
 
 
-def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: HeldThreads) -> None:
+def test_deleted_topics_are_removed_in_a_thread(node: HandlerBroker, threads: HeldThreads) -> None:
     directory = Path(node.config.log_directories[0])
     work = node.parts.maintenance
     node.services.metadata.create_topic("t", 2)
@@ -75,7 +75,7 @@ def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: HeldThreads
     assert not threads.waiting
 
 
-def test_old_segments_are_deleted(node: Node) -> None:
+def test_old_segments_are_deleted(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200", "retention.ms": "1000"})
     node.parts.maintenance.start()
     for number in range(3):
@@ -86,7 +86,7 @@ def test_old_segments_are_deleted(node: Node) -> None:
     assert log.start_offset == 3
 
 
-def test_producers_that_are_silent_are_forgotten(node: Node) -> None:
+def test_producers_that_are_silent_are_forgotten(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     node.parts.maintenance.start()
     numbered = build([Record(timestamp=NOW_MS, value=b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
@@ -98,7 +98,7 @@ def test_producers_that_are_silent_are_forgotten(node: Node) -> None:
     assert 7 not in log.producers.by_id
 
 
-def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: HeldThreads) -> None:
+def test_a_rolled_log_is_flushed_in_a_thread(node: HandlerBroker, threads: HeldThreads) -> None:
     for name in ("a", "b", "quiet"):
         node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
     for name in ("a", "a", "b", "b", "quiet"):
@@ -113,7 +113,7 @@ def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: HeldThreads) -
     assert points == {"a": 2, "b": 2, "quiet": 0}
 
 
-def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads: HeldThreads) -> None:
+def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: HandlerBroker, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"flush.ms": "5000"})
     work = node.parts.maintenance
     append(node, "t")
@@ -129,7 +129,7 @@ def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads
 
 
 def test_after_a_failed_flush_all_is_written_once_more(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
@@ -162,7 +162,7 @@ def test_after_a_failed_flush_all_is_written_once_more(
 
 
 def test_who_waits_for_a_failed_disk_is_told_and_served_after_repair(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
@@ -190,7 +190,7 @@ def test_who_waits_for_a_failed_disk_is_told_and_served_after_repair(
     assert partition.high_watermark == 3
 
 
-def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: HeldThreads) -> None:
+def test_the_log_of_a_deleted_topic_is_not_flushed(node: HandlerBroker, threads: HeldThreads) -> None:
     """Its path may belong to a new topic of that name by then."""
     for name in ("a", "b"):
         node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
@@ -207,7 +207,7 @@ def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: HeldThre
 
 
 def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 100, configs={"flush.ms": "1"})
     for index in range(100):
@@ -231,7 +231,7 @@ def _fail(log: Log) -> None:
     raise OSError(24, "Too many open files")
 
 
-def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: HeldThreads) -> None:
+def test_while_a_flush_is_under_way_no_other_begins(node: HandlerBroker, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
     append(node, "t")
@@ -242,7 +242,7 @@ def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: HeldThr
 
 
 def test_a_checkpoint_that_cannot_begin_is_not_the_last(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = node.parts.maintenance
     with monkeypatch.context() as patch:
@@ -256,7 +256,7 @@ def test_a_checkpoint_that_cannot_begin_is_not_the_last(
 class Full:
     """A disk on which nothing can be made for a while."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    def __init__(self, node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
         self.has_room = False
         self.tries: list[float] = []
         due, clock = PartitionCreation.run, node.time.clock
@@ -273,7 +273,7 @@ class Full:
 
 
 def test_failed_creations_are_tried_a_few_a_turn_and_ever_more_rarely(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 20)
@@ -302,7 +302,9 @@ def test_failed_creations_are_tried_a_few_a_turn_and_ever_more_rarely(
     assert len(partitions) == 20
 
 
-def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = Full(node, monkeypatch, at_once=1)
     node.services.metadata.create_topic("t", 6)
     partitions, told = node.services.partitions, list[Retried]()
@@ -315,7 +317,7 @@ def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, mon
 
 
 def test_a_topic_recreated_during_a_repair_keeps_its_records(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata, partitions = node.services.metadata, node.services.partitions
     metadata.create_topic("t", 1)
@@ -337,7 +339,7 @@ def test_a_topic_recreated_during_a_repair_keeps_its_records(
     assert node.services.partitions.get("t", 0).log.end_offset == 5
 
 
-def test_while_a_thread_makes_some_no_others_are_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_thread_makes_some_no_others_are_begun(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 30)
     disk.has_room = True

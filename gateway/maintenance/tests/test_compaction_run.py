@@ -8,13 +8,13 @@ import pytest
 
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.records.batch import Record, build, read_header
 from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import delete_old_segments
 
 
-def test_a_topic_that_is_deleted_meanwhile(node: Node, compactions: Compactions, caplog: Any) -> None:
+def test_a_topic_that_is_deleted_meanwhile(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     dirty(node)
     compactions.look()
     worker = compactions.workers[0]
@@ -30,7 +30,7 @@ def test_a_topic_that_is_deleted_meanwhile(node: Node, compactions: Compactions,
 
 @pytest.mark.parametrize("steps", range(7))
 def test_a_topic_that_is_deleted_at_any_step_is_nothing_to_be_told_of(
-    node: Node, compactions: Compactions, caplog: Any, steps: int
+    node: HandlerBroker, compactions: Compactions, caplog: Any, steps: int
 ) -> None:
     dirty(node)
     compactions.look()
@@ -50,7 +50,7 @@ def test_a_topic_that_is_deleted_at_any_step_is_nothing_to_be_told_of(
     assert offsets(successor) == [9, 10, 11], "it does not wait"
 
 
-def test_a_policy_that_changes_meanwhile_ends_it(node: Node, compactions: Compactions) -> None:
+def test_a_policy_that_changes_meanwhile_ends_it(node: HandlerBroker, compactions: Compactions) -> None:
     partition = dirty(node)
     compactions.look()
     compactions.workers[0].step()
@@ -60,7 +60,7 @@ def test_a_policy_that_changes_meanwhile_ends_it(node: Node, compactions: Compac
     assert len(offsets(partition)) == 12
 
 
-def test_segments_that_are_deleted_meanwhile_end_it(node: Node, compactions: Compactions, caplog: Any) -> None:
+def test_segments_that_are_deleted_meanwhile_end_it(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     partition = dirty(node, settings={"cleanup.policy": "compact,delete"})
     compactions.look()
     worker = compactions.workers[0]
@@ -76,7 +76,7 @@ def test_segments_that_are_deleted_meanwhile_end_it(node: Node, compactions: Com
 
 
 def test_without_room_for_a_new_segment_none_is_begun(
-    node: Node, compactions: Compactions, caplog: Any, monkeypatch: Any
+    node: HandlerBroker, compactions: Compactions, caplog: Any, monkeypatch: Any
 ) -> None:
     partition = dirty(node)
     monkeypatch.setattr(partition.log.pool.files, "space", lambda path: (10**12, 100))
@@ -87,7 +87,7 @@ def test_without_room_for_a_new_segment_none_is_begun(
 
 
 def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
-    node: Node, compactions: Compactions, monkeypatch: Any
+    node: HandlerBroker, compactions: Compactions, monkeypatch: Any
 ) -> None:
     partition, asked = dirty(node), list[str]()
 
@@ -107,7 +107,7 @@ def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
     assert [name for name, *_ in worker.waiting] == ["rewrite"]
 
 
-def test_it_stops_in_the_middle(node: Node, compactions: Compactions, caplog: Any) -> None:
+def test_it_stops_in_the_middle(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     partition = dirty(node)
     compactions.look()
     worker = compactions.workers[0]
@@ -121,7 +121,7 @@ def test_it_stops_in_the_middle(node: Node, compactions: Compactions, caplog: An
     assert not caplog.records
 
 
-def test_batches_that_cannot_be_read_are_told_of(node: Node, compactions: Compactions, caplog: Any) -> None:
+def test_batches_that_cannot_be_read_are_told_of(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     from headgate.protocol.records.batch import HEADER_SIZE, with_records
 
     partition = dirty(node)

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.directory_health import MAX_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -22,7 +22,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory
 CHANGES = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
 
 
-class TwoDisks(Node):
+class TwoDisks(HandlerBroker):
     """A node with two log directories, on disks that fail."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import Files
@@ -21,7 +21,7 @@ class Bench:
     """Two directories, a and b, and a topic with partitions in both."""
 
     def __init__(self, root: Path) -> None:
-        self.node = Node(root, log_dirs=f"{root}/a,{root}/b")
+        self.node = HandlerBroker(root, log_dirs=f"{root}/a,{root}/b")
         self.node.services.metadata.create_topic("t", 4)
         self.use_threads()
 

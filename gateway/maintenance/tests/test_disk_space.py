@@ -15,7 +15,7 @@ from headgate.gateway.maintenance.disk_space import (
     least_free,
     next_look_ms,
 )
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -67,7 +67,7 @@ def test_a_quick_writer_leaves_most_of_what_is_to_stay_free() -> None:
 class Room:
     """How much is free, as the system tells."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free: int | OSError = 1_000 * MIB
         monkeypatch.setattr(node.log_manager.files, "space", self._space)
 
@@ -78,7 +78,7 @@ class Room:
 
 
 @pytest.fixture
-def room(node: Node, monkeypatch: pytest.MonkeyPatch) -> Room:
+def room(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room(node, monkeypatch)
     services = node.services
     work = node.parts.maintenance
@@ -88,11 +88,11 @@ def room(node: Node, monkeypatch: pytest.MonkeyPatch) -> Room:
     return room
 
 
-def look(node: Node) -> None:
+def look(node: HandlerBroker) -> None:
     node.time.advance(LOOK_MS)
 
 
-def produce(node: Node, version: int, topic: str = "t", acks: int = 1) -> PartitionProduceResponse:
+def produce(node: HandlerBroker, version: int, topic: str = "t", acks: int = 1) -> PartitionProduceResponse:
     batch = build([Record(timestamp=NOW_MS, value=bytes(100))])
     data = build_set([Record(timestamp=NOW_MS, value=bytes(100))], 1, codec=0) if version < 3 else batch
     request = produce_request(bytearray(data), topic, acks=acks, timeout_ms=1_000)
@@ -102,7 +102,7 @@ def produce(node: Node, version: int, topic: str = "t", acks: int = 1) -> Partit
 
 
 @pytest.mark.parametrize("version", [3, 4, 7, 8, 9, 11])
-def test_producers_are_told_why_as_their_version_can(node: Node, room: Room, version: int) -> None:
+def test_producers_are_told_why_as_their_version_can(node: HandlerBroker, room: Room, version: int) -> None:
     assert produce(node, version).error_code == ErrorCode.NONE
     room.free = 63 * MIB
     look(node)
@@ -114,7 +114,7 @@ def test_producers_are_told_why_as_their_version_can(node: Node, room: Room, ver
     assert node.services.partitions.get("t", 0).log.end_offset == 1
 
 
-def test_it_ends_by_itself(node: Node, room: Room, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_ends_by_itself(node: HandlerBroker, room: Room, caplog: pytest.LogCaptureFixture) -> None:
     room.free = 63 * MIB
     look(node)
     room.free = 79 * MIB
@@ -130,7 +130,7 @@ def test_it_ends_by_itself(node: Node, room: Room, caplog: pytest.LogCaptureFixt
     assert node.services.partitions.get("t", 0).stores_verbatim, "nothing is asked of the healthy"
 
 
-def test_the_setting_is_followed_while_the_broker_runs(node: Node, room: Room) -> None:
+def test_the_setting_is_followed_while_the_broker_runs(node: HandlerBroker, room: Room) -> None:
     room.free = 63 * MIB
     look(node)
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -142,7 +142,7 @@ def test_the_setting_is_followed_while_the_broker_runs(node: Node, room: Room) -
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_all_else_goes_on(node: Node, room: Room) -> None:
+def test_all_else_goes_on(node: HandlerBroker, room: Room) -> None:
     for _ in range(4):
         produce(node, 9)
     partition = node.services.partitions.get("t", 0)
@@ -175,7 +175,7 @@ def test_all_else_goes_on(node: Node, room: Room) -> None:
     node.services.metadata.delete_topic("t")
 
 
-def commit(node: Node) -> int:
+def commit(node: HandlerBroker) -> int:
     """The error of a commit; the first one has the topic made."""
     request = commit_request("g", {0: 1})
     node.ask(request, 7)
@@ -184,7 +184,9 @@ def commit(node: Node) -> int:
     return code
 
 
-def test_a_disk_that_cannot_be_asked_changes_nothing(node: Node, room: Room, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_cannot_be_asked_changes_nothing(
+    node: HandlerBroker, room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
     room.free = OSError(5, "Input/output error")
     for _ in range(3):
         look(node)
@@ -197,7 +199,7 @@ def test_a_disk_that_cannot_be_asked_changes_nothing(node: Node, room: Room, cap
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_decoding_topics_and_converted_sets_are_refused_too(node: Node, room: Room) -> None:
+def test_decoding_topics_and_converted_sets_are_refused_too(node: HandlerBroker, room: Room) -> None:
     node.services.metadata.create_topic("zstd", 1, configs={"compression.type": "zstd"})
     room.free = 1 * MIB
     look(node)
@@ -209,7 +211,7 @@ def test_decoding_topics_and_converted_sets_are_refused_too(node: Node, room: Ro
 
 
 def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = node.services
     free = [0]
@@ -227,7 +229,7 @@ def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
     assert not any(status.is_full for status in services.partitions.directories.values())
 
 
-def directories_of_new(node: Node, name: str) -> set[str]:
+def directories_of_new(node: HandlerBroker, name: str) -> set[str]:
     node.services.metadata.create_topic(name, 3)
     partitions = [node.services.partitions.get(name, index) for index in range(3)]
     return {Path(partition.log.directory).parent.name for partition in partitions}
@@ -236,7 +238,7 @@ def directories_of_new(node: Node, name: str) -> set[str]:
 def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    node = HandlerBroker(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
     services, threads, asked = node.services, node.time.scheduler.hold(), list[str]()
 
     def space(directory: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, CompactingNode, Compactions, dirty, offsets
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -22,7 +22,9 @@ from headgate.storage.log import flushing, rolling
 from headgate.storage.tests.builders import delete_old_segments
 
 
-def test_a_dirty_log_is_compacted(node: Node, compactions: Compactions, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dirty_log_is_compacted(
+    node: HandlerBroker, compactions: Compactions, caplog: pytest.LogCaptureFixture
+) -> None:
     partition = dirty(node)
     with caplog.at_level(logging.INFO, "headgate.cleaning"):
         assert compactions.run() == ["collect", "rewrite", "rewrite", "rewrite", "collect", "rewrite"]
@@ -33,7 +35,7 @@ def test_a_dirty_log_is_compacted(node: Node, compactions: Compactions, caplog: 
     assert compactions.run() == [], "it is clean"
 
 
-def test_it_is_looked_for_time_and_again(node: Node, compactions: Compactions) -> None:
+def test_it_is_looked_for_time_and_again(node: HandlerBroker, compactions: Compactions) -> None:
     compactions.cleaning.start()
     partition = dirty(node)
     node.time.advance(node.config.log_cleaner_backoff_ms)
@@ -46,7 +48,7 @@ def test_it_is_looked_for_time_and_again(node: Node, compactions: Compactions) -
     assert offsets(partition) == [33, 34, 35]
 
 
-def test_another_backoff_counts_within_a_second(node: Node, compactions: Compactions) -> None:
+def test_another_backoff_counts_within_a_second(node: HandlerBroker, compactions: Compactions) -> None:
     compactions.cleaning.start()
     dirty(node)
     node.time.advance(MAX_BACKOFF_MS)
@@ -68,12 +70,12 @@ def test_not_where_it_is_switched_off(tmp_path: Path) -> None:
     node.close()
 
 
-def test_topics_that_only_delete_are_left_alone(node: Node, compactions: Compactions) -> None:
+def test_topics_that_only_delete_are_left_alone(node: HandlerBroker, compactions: Compactions) -> None:
     dirty(node, settings={"cleanup.policy": "delete"})
     assert compactions.run() == []
 
 
-def test_both_policies_together(node: Node, compactions: Compactions) -> None:
+def test_both_policies_together(node: HandlerBroker, compactions: Compactions) -> None:
     partition = dirty(node, settings={"cleanup.policy": "compact,delete", "retention.ms": "1000"})
     compactions.run()
     assert offsets(partition) == [9, 10, 11]
@@ -81,14 +83,14 @@ def test_both_policies_together(node: Node, compactions: Compactions) -> None:
     assert partition.log.start_offset == partition.log.end_offset == 12
 
 
-def test_a_log_that_is_not_dirty_enough_waits(node: Node, compactions: Compactions) -> None:
+def test_a_log_that_is_not_dirty_enough_waits(node: HandlerBroker, compactions: Compactions) -> None:
     dirty(node, settings={"min.cleanable.dirty.ratio": "0.9"})
     compactions.run()
     dirty(node)
     assert compactions.run() == []
 
 
-def test_a_young_record_waits(node: Node, compactions: Compactions) -> None:
+def test_a_young_record_waits(node: HandlerBroker, compactions: Compactions) -> None:
     dirty(node, settings={"min.compaction.lag.ms": "1000000000"})
     node.time.advance(NOW_MS - node.time.clock.now_ms())
     assert compactions.run() == []
@@ -205,7 +207,7 @@ def test_what_is_brought_at_a_stop_is_not_wanted(
     cold.node.close()
 
 
-def test_the_dirtiest_is_first_and_one_at_a_time(node: Node, compactions: Compactions) -> None:
+def test_the_dirtiest_is_first_and_one_at_a_time(node: HandlerBroker, compactions: Compactions) -> None:
     for name in ("a", "b"):
         dirty(node, name)
         compactions.run()
@@ -235,7 +237,9 @@ def test_several_at_a_time(tmp_path: Path) -> None:
     node.close()
 
 
-def test_many_logs_are_looked_at_over_several_turns(node: Node, compactions: Compactions, monkeypatch: Any) -> None:
+def test_many_logs_are_looked_at_over_several_turns(
+    node: HandlerBroker, compactions: Compactions, monkeypatch: Any
+) -> None:
     partition = dirty(node)
     looked: list[int] = []
     monkeypatch.setattr(compactions.cleaning, "_partitions", [partition] * (2 * LOGS_PER_TURN + 1))
@@ -250,7 +254,7 @@ def test_many_logs_are_looked_at_over_several_turns(node: Node, compactions: Com
     assert turns[0] == LOGS_PER_TURN
 
 
-def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: Node, compactions: Compactions) -> None:
+def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: HandlerBroker, compactions: Compactions) -> None:
     for error in (Damaged("byte 7"), OSError(5, "the disk fails")):
         dirty(node)
         compactions.look()
@@ -260,7 +264,7 @@ def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: Node, compactions:
         assert not compactions.cleaning._cleanings
 
 
-def test_a_failing_disk_is_tried_again_ever_later(node: Node, compactions: Compactions, caplog: Any) -> None:
+def test_a_failing_disk_is_tried_again_ever_later(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     partition = dirty(node)
     for delay_ms in (FIRST_DELAY_MS, 2 * FIRST_DELAY_MS):
         compactions.look()
@@ -274,7 +278,9 @@ def test_a_failing_disk_is_tried_again_ever_later(node: Node, compactions: Compa
     assert offsets(partition) == [9, 10, 11]
 
 
-def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions: Compactions, caplog: Any) -> None:
+def test_a_damaged_log_is_left_alone_and_others_are_not(
+    node: HandlerBroker, compactions: Compactions, caplog: Any
+) -> None:
     damaged = dirty(node, "a")
     compactions.look()
     compactions.workers[0].fail(Damaged("byte 7"))
@@ -288,7 +294,7 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions:
 
 @pytest.mark.parametrize("error", [Damaged("byte 7"), OSError(5, "the disk fails")])
 def test_failures_of_a_failed_disk_are_forgotten_when_it_is_back(
-    node: Node, compactions: Compactions, error: Exception
+    node: HandlerBroker, compactions: Compactions, error: Exception
 ) -> None:
     partition = dirty(node)
     directory = Path(partition.log.directory).parent
@@ -303,7 +309,7 @@ def test_failures_of_a_failed_disk_are_forgotten_when_it_is_back(
 
 @pytest.mark.slow
 def test_committed_offsets_are_compacted_and_found_after_a_restart(
-    node: Node, compactions: Compactions, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, compactions: Compactions, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     node.ask(FindCoordinatorRequest("g", 0, ["g"]), 4)

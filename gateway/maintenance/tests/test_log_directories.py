@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.runtime.tasks import run
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -18,11 +18,11 @@ from headgate.storage.files import Files, Lock
 NOW_MS = 1_700_000_000_000
 
 
-def node_of(root: Path, *names: str) -> Node:
-    return Node(root, log_dirs=",".join(f"{root}/{name}" for name in names))
+def node_of(root: Path, *names: str) -> HandlerBroker:
+    return HandlerBroker(root, log_dirs=",".join(f"{root}/{name}" for name in names))
 
 
-def fill(node: Node, name: str, partitions: int) -> None:
+def fill(node: HandlerBroker, name: str, partitions: int) -> None:
     node.services.metadata.create_topic(name, partitions)
     for index in range(partitions):
         batch = build([Record(timestamp=NOW_MS, value=bytes(100 + index))])
@@ -40,7 +40,7 @@ def break_directory(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.setattr(Files, "lock", refuse)
 
 
-def codes(node: Node, name: str, partitions: int) -> list[ErrorCode]:
+def codes(node: HandlerBroker, name: str, partitions: int) -> list[ErrorCode]:
     found = []
     for index in range(partitions):
         try:
@@ -51,7 +51,7 @@ def codes(node: Node, name: str, partitions: int) -> list[ErrorCode]:
     return found
 
 
-def described(node: Node, version: int = 4) -> dict[str, tuple[int, list[tuple[str, int]], bool]]:
+def described(node: HandlerBroker, version: int = 4) -> dict[str, tuple[int, list[tuple[str, int]], bool]]:
     """Directory -> error code, its partitions, whether the size of the volume is told."""
     response = node.ask(DescribeLogDirsRequest(topics=None), version)
     return {

@@ -20,7 +20,7 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
@@ -78,7 +78,7 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Late]
 @pytest.fixture
 def left(tmp_path: Path) -> Path:
     """The directory of a broker with the topics t (two partitions) and large, and offsets of a group."""
-    node = Node(tmp_path / "data", offsets_topic_num_partitions="1")
+    node = HandlerBroker(tmp_path / "data", offsets_topic_num_partitions="1")
     metadata, partitions = node.services.metadata, node.services.partitions
     metadata.create_topic("t", 2)
     metadata.create_topic("large", 1)
@@ -136,7 +136,7 @@ def test_partitions_come_online_one_by_one(
 def test_metadata_shows_no_leader_until_the_log_is_open(left: Path, late: Callable[..., Late]) -> None:
     broker = late()
 
-    node = Node.__new__(Node)
+    node = HandlerBroker.__new__(HandlerBroker)
     node.services, node.client = broker.services, Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
 
     def rows() -> list[tuple[int, int, int, list[int]]]:
@@ -421,7 +421,7 @@ def refuse_at_once(*_: Any) -> None:
 def test_what_is_left_of_a_deleted_topic_is_not_opened(
     left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = Node(left, offsets_topic_num_partitions="1")
+    node = HandlerBroker(left, offsets_topic_num_partitions="1")
     with monkeypatch.context() as broken:
         broken.setattr(node.log_manager.files, "rename", refuse_to_rename)
         node.services.metadata.delete_topic("t")

@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.tests.test_runtime import commit
 from headgate.gateway.maintenance import retention_task
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.cleanup import retention
@@ -26,17 +26,17 @@ NOW_MS = 1_700_000_000_000
 CONFIGS = {"segment.bytes": "200", "retention.ms": "1000"}
 
 
-def partition(node: Node, name: str, index: int = 0) -> Replica:
+def partition(node: HandlerBroker, name: str, index: int = 0) -> Replica:
     return node.services.partitions.get(name, index)
 
 
-def append(node: Node, name: str, timestamp: int = NOW_MS, index: int = 0) -> None:
+def append(node: HandlerBroker, name: str, timestamp: int = NOW_MS, index: int = 0) -> None:
     """A segment of its own."""
     batch = build([Record(timestamp=timestamp, value=bytes(100))])
     partition(node, name, index).append(memoryview(batch), 1, NOW_MS)
 
 
-def filled(node: Node, name: str, count: int = 3) -> Log:
+def filled(node: HandlerBroker, name: str, count: int = 3) -> Log:
     """The log of a topic of which nothing is kept in five seconds."""
     node.services.metadata.create_topic(name, 1, configs=CONFIGS)
     for number in range(count):
@@ -49,7 +49,7 @@ def logs_of(log: Log) -> list[int]:
     return sorted(int(path.stem) for path in Path(log.directory).glob("*.log"))
 
 
-def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: HeldThreads) -> None:
+def test_a_thread_renames_what_the_log_has_given_up(node: HandlerBroker, threads: HeldThreads) -> None:
     log = filled(node, "t")
     work = node.parts.maintenance
     work.expire()
@@ -63,7 +63,7 @@ def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: HeldThr
     assert (log.start_offset, logs_of(log)) == (3, [3])
 
 
-def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: HeldThreads) -> None:
+def test_appends_wait_for_a_segment_that_a_thread_begins(node: HandlerBroker, threads: HeldThreads) -> None:
     log, served = filled(node, "t", 1), partition(node, "t")
     node.parts.maintenance.expire()
     writer = served.writer()
@@ -77,7 +77,7 @@ def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: He
     assert logs_of(log) == [1]
 
 
-def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: Node, threads: HeldThreads) -> None:
+def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: HandlerBroker, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.ms": "1000"})
     append(node, "t")
     log = partition(node, "t").log
@@ -91,7 +91,7 @@ def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: Node, thre
 
 
 def test_a_roll_that_fails_is_told_and_tried_again(
-    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(node, "t", 1)
     work = node.parts.maintenance
@@ -107,7 +107,7 @@ def test_a_roll_that_fails_is_told_and_tried_again(
     assert (log.start_offset, log.segments.size) == (2, 0)
 
 
-def hold(node: Node, count: int = 5, **configs: str) -> Log:
+def hold(node: HandlerBroker, count: int = 5, **configs: str) -> Log:
     """A topic whose records expire at once, but for group g: segments of one record each."""
     held = {"headgate.retention.hold.groups": "g"} | {
         f"headgate.retention.hold.{name}": value for name, value in configs.items()
@@ -119,16 +119,18 @@ def hold(node: Node, count: int = 5, **configs: str) -> Log:
     return partition(node, "t").log
 
 
-def expire(node: Node, threads: HeldThreads) -> None:
+def expire(node: HandlerBroker, threads: HeldThreads) -> None:
     node.parts.maintenance.expire()
     threads.run_all()
 
 
-def held_partitions(node: Node) -> float:
+def held_partitions(node: HandlerBroker) -> float:
     return node.services.metrics.snapshot()["retention.holding.partitions"]
 
 
-def test_what_a_group_has_not_read_is_held(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_group_has_not_read_is_held(
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "headgate.maintenance")
     log = hold(node)
     for _ in range(2):
@@ -146,7 +148,7 @@ def test_what_a_group_has_not_read_is_held(node: Node, threads: HeldThreads, cap
     assert "has not read them" not in caplog.text
 
 
-def test_the_group_that_has_read_the_least_decides(node: Node, threads: HeldThreads) -> None:
+def test_the_group_that_has_read_the_least_decides(node: HandlerBroker, threads: HeldThreads) -> None:
     log = hold(node, groups="g,h")
     commit(node, "g", 4)
     expire(node, threads)
@@ -160,7 +162,7 @@ def test_the_group_that_has_read_the_least_decides(node: Node, threads: HeldThre
     "limit, start", [({"ms": "4998"}, 2), ({"ms": "5000"}, 0), ({"bytes": "200"}, 3), ({"bytes": "0"}, 5)]
 )
 def test_a_hold_has_limits_and_the_log_names_what_is_lost(
-    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture, limit: dict[str, str], start: int
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture, limit: dict[str, str], start: int
 ) -> None:
     log = hold(node, 5, **limit)
     expire(node, threads)
@@ -169,7 +171,7 @@ def test_a_hold_has_limits_and_the_log_names_what_is_lost(
 
 
 def test_nothing_is_held_on_a_disk_that_is_nearly_full(
-    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = hold(node)
     (status,) = node.parts.partitions.directories.values()
@@ -183,7 +185,9 @@ def test_nothing_is_held_on_a_disk_that_is_nearly_full(
     assert "the disk is nearly full" in caplog.text
 
 
-def test_what_is_read_goes_at_once_also_from_a_disk_that_is_nearly_full(node: Node, threads: HeldThreads) -> None:
+def test_what_is_read_goes_at_once_also_from_a_disk_that_is_nearly_full(
+    node: HandlerBroker, threads: HeldThreads
+) -> None:
     log = hold(node)
     commit(node, "g", 3)
     (status,) = node.parts.partitions.directories.values()
@@ -192,7 +196,9 @@ def test_what_is_read_goes_at_once_also_from_a_disk_that_is_nearly_full(node: No
     assert log.start_offset == 4, "one more, as the disk needs it"
 
 
-def test_deleted_records_are_not_held(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
+def test_deleted_records_are_not_held(
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+) -> None:
     log = hold(node)
     log.advance_start(3)
     expire(node, threads)
@@ -200,7 +206,7 @@ def test_deleted_records_are_not_held(node: Node, threads: HeldThreads, caplog: 
     assert "has not read them" not in caplog.text
 
 
-def test_a_hold_that_is_set_and_taken_away_while_the_broker_runs(node: Node, threads: HeldThreads) -> None:
+def test_a_hold_that_is_set_and_taken_away_while_the_broker_runs(node: HandlerBroker, threads: HeldThreads) -> None:
     log = hold(node)
     commit(node, "g", 1)
     node.restart()
@@ -227,7 +233,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_round_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_looks_at_some_partitions_in_each_turn(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         node.services.metadata.create_topic(f"t{number}", 1)
     names, work = looked_at(monkeypatch), node.parts.maintenance
@@ -244,7 +250,7 @@ def test_a_round_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch: 
 
 
 def test_many_segments_of_one_log_are_deleted_in_several_turns(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention_task, "SLICE_SEGMENTS", 4)
     large, small = filled(node, "large", 12), filled(node, "small", 2)
@@ -262,7 +268,7 @@ def test_many_segments_of_one_log_are_deleted_in_several_turns(
 @pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), ValueError("whatever it is")])
 @pytest.mark.parametrize("place", ["loop", "thread"])
 def test_one_log_does_not_end_the_retention_of_the_others(
-    node: Node, fault: Exception, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, fault: Exception, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, other = filled(node, "a"), filled(node, "b")
     work = node.parts.maintenance
@@ -291,7 +297,7 @@ def test_one_log_does_not_end_the_retention_of_the_others(
     assert logs_of(broken) == [3]
 
 
-def test_a_cut_index_does_not_end_the_retention_of_other_logs(node: Node) -> None:
+def test_a_cut_index_does_not_end_the_retention_of_other_logs(node: HandlerBroker) -> None:
     for name in ("a", "b"):
         filled(node, name)
     node.restart()  # after a start timestamps are not known yet
@@ -306,7 +312,7 @@ def test_a_cut_index_does_not_end_the_retention_of_other_logs(node: Node) -> Non
 
 
 def test_what_is_not_in_memory_is_read_by_a_thread(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
         filled(node, name)
@@ -331,7 +337,7 @@ def test_what_is_not_in_memory_is_read_by_a_thread(
     assert (a.start_offset, b.start_offset) == (3, 3)
 
 
-def begin_on_a_cold_disk(node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+def begin_on_a_cold_disk(node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round for one log, of which nothing is ever in memory."""
     filled(node, "t")
     node.restart()
@@ -341,7 +347,7 @@ def begin_on_a_cold_disk(node: Node, threads: HeldThreads, monkeypatch: pytest.M
 
 
 def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin_on_a_cold_disk(node, threads, monkeypatch)
     threads.run_one()
@@ -351,7 +357,7 @@ def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
 
 @pytest.mark.parametrize("flush", ["commit", "cache"])
 def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(
-    node: Node, threads: HeldThreads, flush: str
+    node: HandlerBroker, threads: HeldThreads, flush: str
 ) -> None:
     log, served = filled(node, "t"), partition(node, "t")
     log.configure(replace(log.config, headgate_flush=flush))
@@ -371,7 +377,7 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(
 
 
 def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
-    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin_on_a_cold_disk(node, threads, monkeypatch)
     threads.run_one(OSError(5, "Input/output error"))
@@ -380,7 +386,9 @@ def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
     assert "Input/output error" in caplog.text
 
 
-def test_a_topic_may_be_deleted_meanwhile(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_may_be_deleted_meanwhile(
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+) -> None:
     log = filled(node, "t")
     node.parts.maintenance.expire()
     assert log.start_offset == 2
@@ -390,7 +398,7 @@ def test_a_topic_may_be_deleted_meanwhile(node: Node, threads: HeldThreads, capl
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
+def test_a_first_look_reads_nothing_of_segments_that_stay(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     for number in range(5):
         append(node, "t", NOW_MS + number)
@@ -401,7 +409,9 @@ def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
     assert delete_old_segments(log, NOW_MS, log.end_offset) == 0
 
 
-def test_a_stop_begins_nothing_more(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_begins_nothing_more(
+    node: HandlerBroker, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("a", "b"):
         filled(node, name)
     node.parts.maintenance.expire()

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
 from headgate.gateway.metadata.registration import refill
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import RegisterBrokerRecord, decode
 from headgate.protocol.records.batch import iterate, split
@@ -25,7 +25,7 @@ LOG = "/data/__headgate_metadata-0/00000000000000000000.log"
 RESERVE = "/data/.headgate-reserve"
 
 
-class CrashingNode(Node):
+class CrashingNode(HandlerBroker):
     def __init__(self, files: CrashingFiles, **settings: str) -> None:
         self.files = files
         super().__init__(Path("/data"), **settings)
@@ -37,7 +37,7 @@ class CrashingNode(Node):
         return self.files.crash(random, power=power)
 
 
-def epoch_of(node: Node, topic: str = "t", index: int = 0) -> int:
+def epoch_of(node: HandlerBroker, topic: str = "t", index: int = 0) -> int:
     epoch = node.services.metadata.image.topics[topic].partitions[index].leader_epoch
     assert node.services.partitions.get(topic, index).leader_epoch == epoch
     return epoch
@@ -49,7 +49,7 @@ def started(files: CrashingFiles) -> CrashingNode:
     return node
 
 
-def append(node: Node, count: int, topic: str = "t") -> None:
+def append(node: HandlerBroker, count: int, topic: str = "t") -> None:
     now_ms = node.time.clock.now_ms()
     for _ in range(count):
         node.services.partitions.get(topic, 0).append(records(b"v", timestamp=now_ms), 1, now_ms)
@@ -179,7 +179,7 @@ def test_a_broker_without_partitions_starts_on_a_full_disk() -> None:
     assert not CrashingNode(files).services.metadata.image.topics
 
 
-def _raise(node: Node) -> None:
+def _raise(node: HandlerBroker) -> None:
     metadata = node.services.metadata
     metadata.submit(raise_leader_epochs(metadata.planned, {("t", 0): 0}))
 

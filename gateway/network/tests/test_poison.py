@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run, simulated
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
@@ -59,7 +59,7 @@ def set_retention(value: str) -> IncrementalAlterConfigsRequest:
 class Poisoned:
     """Clients of a node behind one driver, and what they have sent so far."""
 
-    def __init__(self, served: Simulated, node: Node) -> None:
+    def __init__(self, served: Simulated, node: HandlerBroker) -> None:
         self.served = served
         self.node = node
         self.stored: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
@@ -161,7 +161,7 @@ def values(records: Any) -> list[bytes | None]:
     return found
 
 
-async def begin(served: Simulated, node: Node) -> Poisoned:
+async def begin(served: Simulated, node: HandlerBroker) -> Poisoned:
     created = node.ask(
         CreateTopicsRequest(
             topics=[CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)], timeout_ms=1_000
@@ -178,7 +178,7 @@ async def begin(served: Simulated, node: Node) -> Poisoned:
 def test_a_stream_cut_anywhere_is_answered_and_stored_as_sent(
     kind: type[Simulated], first: int, tmp_path: Path
 ) -> None:
-    node = Node(tmp_path)
+    node = HandlerBroker(tmp_path)
 
     async def scenario(served: Simulated) -> None:
         poisoned, cut, length = await begin(served, node), first, PARTS
@@ -197,7 +197,7 @@ def test_a_stream_cut_anywhere_is_answered_and_stored_as_sent(
 def test_a_stream_in_portions_is_answered_and_stored_as_sent(
     kind: type[Simulated], portion: int, tmp_path: Path
 ) -> None:
-    node = Node(tmp_path)
+    node = HandlerBroker(tmp_path)
 
     async def scenario(served: Simulated) -> None:
         poisoned = await begin(served, node)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headgate.gateway.runtime.tasks import Silent, is_task
-from headgate.gateway.tests.builders import Node, handler_of, start
+from headgate.gateway.tests.builders import HandlerBroker, handler_of, start
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.messages.produce import ProduceResponse
 from headgate.protocol.records.batch import Record, build
@@ -11,7 +11,9 @@ from headgate.protocol.records.batch import Record, build
 TIMEOUT_MS = 60_000
 
 
-def produce(node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, **numbers: Any) -> Any:
+def produce(
+    node: HandlerBroker, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, **numbers: Any
+) -> Any:
     """The outcome of the handler. The turn goes on: nothing is written yet."""
     records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
     request = produce_request(build(records, **numbers), topic, index, acks=acks, timeout_ms=TIMEOUT_MS)
@@ -32,7 +34,7 @@ DONE = "done"
 class Reply:
     """The reply to a client, once there is one."""
 
-    def __init__(self, node: Node, outcome: Any) -> None:
+    def __init__(self, node: HandlerBroker, outcome: Any) -> None:
         self.value: Any = None
         if is_task(outcome) or isinstance(outcome, Silent):
             start(node, outcome, self._take)

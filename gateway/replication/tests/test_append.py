@@ -16,7 +16,7 @@ from headgate.gateway.replication.append import (
     await_offset,
 )
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import Node, reach, records
+from headgate.gateway.tests.builders import HandlerBroker, reach, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.log.pending_write import AppendInfo
 
@@ -24,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture
-def replica(node: Node) -> Replica:
+def replica(node: HandlerBroker) -> Replica:
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
     return node.services.partitions.get("t", 0)
 

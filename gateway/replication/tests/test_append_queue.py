@@ -11,7 +11,7 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.tests.producing import DONE, TIMEOUT_MS, Reply, produce, row
 from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node, handler_of, records
+from headgate.gateway.tests.builders import HandlerBroker, handler_of, records
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -25,7 +25,7 @@ SLOW = SLOW_MS + 1
 class Disk:
     """Makes writes take as long as the test says, and threads wait until the test runs them."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.node = node
         self.takes_ms = 0.0
         self.error: OSError | None = None
@@ -65,7 +65,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> Disk:
     node.services.metadata.create_topic("t", 2)
     return Disk(node, monkeypatch)
 
@@ -83,26 +83,26 @@ def slowed(disk: Disk) -> Replica:
     return partition
 
 
-def produced(node: Node, *values: bytes, **options: Any) -> Any:
+def produced(node: HandlerBroker, *values: bytes, **options: Any) -> Any:
     """The outcome of the handler: a response, or a task for a `Reply`. The turn ends."""
     outcome = produce(node, *values, **options)
     node.services.batcher.write_all()
     return outcome
 
 
-def late(node: Node, outcome: Any) -> Reply:
+def late(node: HandlerBroker, outcome: Any) -> Reply:
     """The reply to a request that has to wait."""
     return Reply(node, outcome)
 
 
-def test_a_quick_disk_is_written_inline(node: Node, disk: Disk) -> None:
+def test_a_quick_disk_is_written_inline(node: HandlerBroker, disk: Disk) -> None:
     disk.takes_ms = SLOW_MS - 1
     assert [row(produced(node)) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
     assert not disk.threads
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_after_a_slow_write_the_next_is_made_by_a_thread(node: Node, disk: Disk, acks: int) -> None:
+def test_after_a_slow_write_the_next_is_made_by_a_thread(node: HandlerBroker, disk: Disk, acks: int) -> None:
     partition = slowed(disk)
     reply = late(node, produced(node, b"later", acks=acks))
     assert (disk.inline, partition.high_watermark, reply.value) == (0, 1, None)
@@ -110,7 +110,7 @@ def test_after_a_slow_write_the_next_is_made_by_a_thread(node: Node, disk: Disk,
     assert (disk.inline, partition.high_watermark, reply.row) == (0, 2, (0, 1))
 
 
-def test_appends_during_a_write_are_written_together_in_order(node: Node, disk: Disk) -> None:
+def test_appends_during_a_write_are_written_together_in_order(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     replies = [late(node, produced(node, b"%d" % number)) for number in range(5)]
     assert len(disk.threads) == 1
@@ -121,7 +121,7 @@ def test_appends_during_a_write_are_written_together_in_order(node: Node, disk: 
     assert disk.by_thread == 2
 
 
-def test_what_was_staged_before_the_disk_slowed_is_written_first(node: Node, disk: Disk) -> None:
+def test_what_was_staged_before_the_disk_slowed_is_written_first(node: HandlerBroker, disk: Disk) -> None:
     partition = node.services.partitions.get("t", 0)
     produced(node)
     promised = produce(node, b"promised")
@@ -134,7 +134,7 @@ def test_what_was_staged_before_the_disk_slowed_is_written_first(node: Node, dis
     assert not disk.threads
 
 
-def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: Disk) -> None:
+def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     late(node, produced(node))
     other = late(node, produced(node, index=1))
@@ -144,7 +144,7 @@ def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: 
     assert other.row == (0, 1)
 
 
-def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, disk: Disk) -> None:
+def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     count = MAX_THREADS_PER_EXECUTOR + 3
     node.services.metadata.create_topic("many", count)
@@ -164,13 +164,13 @@ def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, d
     assert disk.inline == 0
 
 
-def test_a_processor_that_was_lost_is_no_slow_disk(node: Node, disk: Disk) -> None:
+def test_a_processor_that_was_lost_is_no_slow_disk(node: HandlerBroker, disk: Disk) -> None:
     disk.takes_ms, disk.sleeps = SLOW, False
     assert [row(produced(node)) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
     assert not disk.threads
 
 
-def test_suspicion_ends(node: Node, disk: Disk) -> None:
+def test_suspicion_ends(node: HandlerBroker, disk: Disk) -> None:
     disk.takes_ms = SLOW
     for number in range(3):
         assert row(produced(node)) == (0, number)
@@ -178,7 +178,7 @@ def test_suspicion_ends(node: Node, disk: Disk) -> None:
     assert not disk.threads
 
 
-def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, disk: Disk) -> None:
+def test_consumers_read_what_was_there_before_while_a_thread_writes(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     late(node, produced(node, b"being written"))
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
@@ -190,7 +190,7 @@ def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, 
 
 
 def test_a_failed_write_is_told_and_nothing_of_it_stays(
-    node: Node, disk: Disk, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
@@ -206,7 +206,7 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
     assert partition.high_watermark == partition.log.end_offset == 2
 
 
-def test_a_write_for_which_no_thread_could_be_started_is_told(node: Node, disk: Disk) -> None:
+def test_a_write_for_which_no_thread_could_be_started_is_told(node: HandlerBroker, disk: Disk) -> None:
     partition = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lost, next_one = (late(node, produced(node, base_sequence=number, **numbered)) for number in range(2))
@@ -235,7 +235,7 @@ def test_a_fault_in_one_answer_keeps_no_other_append_waiting(disk: Disk, caplog:
     assert own.is_idle
 
 
-def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None:
+def test_what_is_refused_is_told_without_a_write(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     spoiled = records(b"x", timestamp=node.time.clock.now_ms())
     spoiled[-1] ^= 1
@@ -245,7 +245,7 @@ def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None
     assert not disk.threads
 
 
-def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None:
+def test_a_batch_that_comes_again_has_its_offset(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first = late(node, produced(node, **numbered))
@@ -254,7 +254,7 @@ def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None
     assert not disk.threads
 
 
-def test_a_write_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
+def test_a_write_longer_than_the_client_waits_is_a_time_out(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     reply = late(node, produced(node))
     node.time.advance(TIMEOUT_MS + 1)
@@ -262,14 +262,14 @@ def test_a_write_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Di
     disk.run_thread()
 
 
-def test_without_acks_nobody_waits(node: Node, disk: Disk) -> None:
+def test_without_acks_nobody_waits(node: HandlerBroker, disk: Disk) -> None:
     partition = slowed(disk)
     assert produced(node, acks=0) is None
     disk.run_thread()
     assert partition.high_watermark == 2
 
 
-def test_what_waits_for_a_disk_is_bounded(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_for_a_disk_is_bounded(node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_queue, "MAX_WAITING_BYTES", 10_000)
     slowed(disk)
     replies = [late(node, produced(node, bytes(3_000), index=number % 2)) for number in range(6)]
@@ -282,7 +282,7 @@ def test_what_waits_for_a_disk_is_bounded(node: Node, disk: Disk, monkeypatch: p
 
 
 def test_who_wants_no_answer_is_held_up_while_too_much_waits(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not hung up on: that would lose what else it sent."""
     monkeypatch.setattr(append_queue, "PAUSE_BYTES", 10_000)
@@ -298,7 +298,7 @@ def test_who_wants_no_answer_is_held_up_while_too_much_waits(
     assert node.services.partitions.get("t", 0).log.end_offset == 1 + 7
 
 
-def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
+def test_after_a_while_the_loop_tries_again(node: HandlerBroker, disk: Disk) -> None:
     partition = slowed(disk)
     last = late(node, produced(node))
     node.time.advance(CALM_MS + 1)
@@ -314,7 +314,7 @@ def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
     assert partition.writer() is None
 
 
-def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) -> None:
+def test_a_topic_may_be_deleted_while_a_thread_writes(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     first, second = late(node, produced(node)), late(node, produced(node))
     node.services.metadata.delete_topic("t")
@@ -324,7 +324,7 @@ def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) ->
     assert second.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
-def test_appends_to_a_deleted_topic_do_not_go_into_its_successor(node: Node, disk: Disk) -> None:
+def test_appends_to_a_deleted_topic_do_not_go_into_its_successor(node: HandlerBroker, disk: Disk) -> None:
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     old = node.services.partitions.get("short", 0)
     produced(node, topic="short")
@@ -342,7 +342,7 @@ def test_appends_to_a_deleted_topic_do_not_go_into_its_successor(node: Node, dis
     assert sorted(Path(new.directory).iterdir()) == before
 
 
-def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None:
+def test_a_broker_may_stop_while_a_thread_writes(node: HandlerBroker, disk: Disk) -> None:
     partition = slowed(disk)
     late(node, produced(node))
     work, _ = disk.threads[0]
@@ -353,7 +353,7 @@ def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None
     assert again.log.end_offset == 1, "what nobody was told of is not there"
 
 
-def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk) -> None:
+def test_more_than_fits_into_one_write_waits_for_the_next(node: HandlerBroker, disk: Disk) -> None:
     slowed(disk)
     replies = [late(node, produced(node, bytes(60_000))) for _ in range(6)]
     while disk.threads:
@@ -362,7 +362,7 @@ def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk
     assert disk.by_thread in (3, 4)
 
 
-def test_of_joined_appends_only_those_written_are_acknowledged(node: Node, disk: Disk) -> None:
+def test_of_joined_appends_only_those_written_are_acknowledged(node: HandlerBroker, disk: Disk) -> None:
     """The end of a segment is the end of a write: what comes behind is another one, after the next is begun."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     partition = node.services.partitions.get("short", 0)
@@ -389,7 +389,7 @@ def test_of_joined_appends_only_those_written_are_acknowledged(node: Node, disk:
 
 
 def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     partition = node.services.partitions.get("short", 0)
@@ -413,7 +413,7 @@ def _full(log: object) -> None:
 
 
 def test_a_topic_may_be_deleted_while_a_segment_is_begun(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     old = node.services.partitions.get("short", 0)
@@ -446,7 +446,9 @@ def test_a_topic_may_be_deleted_while_a_segment_is_begun(
 
 
 @pytest.mark.parametrize("configs", [{"headgate.flush": "commit"}, {}], ids=["commit", "cache"])
-def test_a_flush_waits_for_a_roll_by_a_thread_and_then_is_made(node: Node, disk: Disk, configs: dict[str, str]) -> None:
+def test_a_flush_waits_for_a_roll_by_a_thread_and_then_is_made(
+    node: HandlerBroker, disk: Disk, configs: dict[str, str]
+) -> None:
     """One that began meanwhile would take the new segment's name for synced."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000", **configs})
     partition = node.services.partitions.get("short", 0)

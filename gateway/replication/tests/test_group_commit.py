@@ -12,7 +12,7 @@ from headgate.gateway.replication.partition_file_tasks import PartitionFileTasks
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
 from headgate.gateway.replication.tests.producing import Reply, produce
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, UnsyncedFiles, records
+from headgate.gateway.tests.builders import HandlerBroker, UnsyncedFiles, records
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -27,7 +27,7 @@ COMMIT = {"headgate.flush": "commit"}
 class Disk(HeldThreads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(ignored=["probe"])
         self.node = node
         self.error: OSError | None = None
@@ -49,16 +49,16 @@ class Disk(HeldThreads):
 
 
 @pytest.fixture
-def disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> Disk:
     node.services.metadata.create_topic("t", 4, configs=COMMIT)
     return Disk(node, monkeypatch)
 
 
-def partition_of(node: Node, index: int = 0, topic: str = "t") -> Replica:
+def partition_of(node: HandlerBroker, index: int = 0, topic: str = "t") -> Replica:
     return node.services.partitions.get(topic, index)
 
 
-def produced(node: Node, *values: bytes, acks: int = -1, ends_turn: bool = True, **options: Any) -> Reply:
+def produced(node: HandlerBroker, *values: bytes, acks: int = -1, ends_turn: bool = True, **options: Any) -> Reply:
     """The reply, once there is one. Without `ends_turn` more can be asked in the same turn."""
     told = Reply(node, produce(node, *values, acks=acks, **options))
     if ends_turn:
@@ -66,12 +66,12 @@ def produced(node: Node, *values: bytes, acks: int = -1, ends_turn: bool = True,
     return told
 
 
-def end_turn(node: Node) -> None:
+def end_turn(node: HandlerBroker) -> None:
     node.services.batcher.write_all()
     node.time.advance()
 
 
-def values_read(node: Node, index: int = 0, topic: str = "t", offset: int = 0) -> list[bytes | None]:
+def values_read(node: HandlerBroker, index: int = 0, topic: str = "t", offset: int = 0) -> list[bytes | None]:
     piece = partition_of(node, index, topic).read(offset, 1 << 20, READ_UNCOMMITTED, at_least_one=True)
     if piece is None:
         return []
@@ -80,21 +80,21 @@ def values_read(node: Node, index: int = 0, topic: str = "t", offset: int = 0) -
     return found
 
 
-def test_acks_all_waits_for_the_disk_and_so_do_consumers(node: Node, disk: Disk) -> None:
+def test_acks_all_waits_for_the_disk_and_so_do_consumers(node: HandlerBroker, disk: Disk) -> None:
     told = produced(node, b"a")
     assert (told.row, values_read(node)) == (None, [])
     disk.run()
     assert (told.row, values_read(node)) == ((0, 0), [b"a"])
 
 
-def test_acks_1_does_not_wait_but_consumers_do(node: Node, disk: Disk) -> None:
+def test_acks_1_does_not_wait_but_consumers_do(node: HandlerBroker, disk: Disk) -> None:
     assert produced(node, b"a", acks=1).row == (0, 0)
     assert values_read(node) == []
     disk.run()
     assert values_read(node) == [b"a"]
 
 
-def test_a_consumer_may_fetch_from_an_acknowledged_offset(node: Node, disk: Disk) -> None:
+def test_a_consumer_may_fetch_from_an_acknowledged_offset(node: HandlerBroker, disk: Disk) -> None:
     assert [produced(node, acks=1).row for _ in range(2)] == [(0, 0), (0, 1)]
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20)])
     response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
@@ -107,7 +107,7 @@ def test_a_consumer_may_fetch_from_an_acknowledged_offset(node: Node, disk: Disk
     assert len(values_read(node, offset=1)) == 1
 
 
-def test_one_sync_serves_all_who_came_before_it_began(node: Node, disk: Disk) -> None:
+def test_one_sync_serves_all_who_came_before_it_began(node: HandlerBroker, disk: Disk) -> None:
     first = [produced(node, ends_turn=False) for _ in range(3)]
     end_turn(node)
     assert len(disk.waiting) == 1
@@ -121,7 +121,7 @@ def test_one_sync_serves_all_who_came_before_it_began(node: Node, disk: Disk) ->
     assert (disk.synced, disk.waiting) == (2, [])
 
 
-def test_small_batches_of_a_turn_are_written_together_all_the_same(node: Node, disk: Disk) -> None:
+def test_small_batches_of_a_turn_are_written_together_all_the_same(node: HandlerBroker, disk: Disk) -> None:
     produced(node, b"the first of a segment is written by itself")
     disk.run()
     told = [produced(node, ends_turn=False) for _ in range(5)]
@@ -133,7 +133,9 @@ def test_small_batches_of_a_turn_are_written_together_all_the_same(node: Node, d
     assert [one.row for one in told] == [(0, 1 + number) for number in range(5)]
 
 
-def test_logs_of_a_turn_are_shared_among_a_few_threads(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_of_a_turn_are_shared_among_a_few_threads(
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(group_commit, "MAX_SYNC_THREADS", 2)
     told = [produced(node, index=index, ends_turn=False) for index in range(4)]
     end_turn(node)
@@ -148,7 +150,7 @@ def test_logs_of_a_turn_are_shared_among_a_few_threads(node: Node, disk: Disk, m
 
 
 def test_a_sync_that_fails_is_told_and_nothing_more_is_taken(
-    node: Node, disk: Disk, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     told, other = produced(node), produced(node, index=1)
     disk.error = OSError(errno.EIO, "Input/output error")
@@ -163,7 +165,7 @@ def test_a_sync_that_fails_is_told_and_nothing_more_is_taken(
 
 
 def test_a_flush_that_cannot_begin_is_made_up_for(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = partition_of(node).log
     with monkeypatch.context() as broken:
@@ -183,7 +185,7 @@ def _without_descriptors(log: object) -> None:
 
 
 def test_a_write_that_fails_is_told_to_who_waits_for_the_disk(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produced(node)
     disk.run()
@@ -201,7 +203,7 @@ def _full(file: File, data: bytes, position: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_batch_that_comes_again_waits_for_the_first(node: Node, disk: Disk) -> None:
+def test_a_batch_that_comes_again_waits_for_the_first(node: HandlerBroker, disk: Disk) -> None:
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first, again = produced(node, **numbered), produced(node, **numbered)
     assert (first.row, again.row) == (None, None)
@@ -209,7 +211,7 @@ def test_a_batch_that_comes_again_waits_for_the_first(node: Node, disk: Disk) ->
     assert first.row == again.row == (0, 0)
 
 
-def test_the_policy_can_be_changed(node: Node, disk: Disk) -> None:
+def test_the_policy_can_be_changed(node: HandlerBroker, disk: Disk) -> None:
     metadata, partition = node.services.metadata, partition_of(node)
     waits = produced(node)
     metadata.change_topic_configs("t", {"headgate.flush": "cache"})
@@ -227,7 +229,7 @@ def test_the_policy_can_be_changed(node: Node, disk: Disk) -> None:
 
 
 def test_it_can_be_set_for_all_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(tmp_path / "data", headgate_flush="commit")
+    node = HandlerBroker(tmp_path / "data", headgate_flush="commit")
     node.services.metadata.create_topic("t", 1)
     node.services.metadata.create_topic("quick", 1, configs={"headgate.flush": "cache"})
     disk = Disk(node, monkeypatch)
@@ -239,7 +241,7 @@ def test_it_can_be_set_for_all_topics(tmp_path: Path, monkeypatch: pytest.Monkey
     node.close()
 
 
-def test_flush_messages_1_asks_for_no_less(node: Node, disk: Disk) -> None:
+def test_flush_messages_1_asks_for_no_less(node: HandlerBroker, disk: Disk) -> None:
     node.services.metadata.create_topic("kafka", 1, configs={"flush.messages": "1"})
     told = produced(node, topic="kafka")
     assert told.row is None
@@ -247,7 +249,7 @@ def test_flush_messages_1_asks_for_no_less(node: Node, disk: Disk) -> None:
     assert told.row == (0, 0)
 
 
-def test_flush_messages_begins_at_so_many_and_nobody_waits(node: Node, disk: Disk) -> None:
+def test_flush_messages_begins_at_so_many_and_nobody_waits(node: HandlerBroker, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 1, configs={"flush.messages": "3"})
     log = partition_of(node, topic="some").log
     assert [produced(node, topic="some").row for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
@@ -256,7 +258,7 @@ def test_flush_messages_begins_at_so_many_and_nobody_waits(node: Node, disk: Dis
     assert (log.recovery_point, disk.waiting) == (3, [])
 
 
-def test_long_flushes_do_not_hold_up_commits(node: Node, disk: Disk) -> None:
+def test_long_flushes_do_not_hold_up_commits(node: HandlerBroker, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 2, configs={"flush.messages": "2"})
     for index in range(2):
         produced(node, b"a", topic="some", index=index)
@@ -271,7 +273,7 @@ def test_long_flushes_do_not_hold_up_commits(node: Node, disk: Disk) -> None:
     assert [partition_of(node, index, "some").log.recovery_point for index in range(2)] == [2, 2]
 
 
-def test_a_flush_that_is_under_way_is_waited_for(node: Node, disk: Disk) -> None:
+def test_a_flush_that_is_under_way_is_waited_for(node: HandlerBroker, disk: Disk) -> None:
     """Of two at a time only one would hear of an error of the disk."""
     partition = partition_of(node)
     produced(node, acks=1)
@@ -287,7 +289,7 @@ def test_a_flush_that_is_under_way_is_waited_for(node: Node, disk: Disk) -> None
     assert partition.log.recovery_point == 2
 
 
-def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) -> None:
+def test_a_topic_may_be_deleted_while_its_log_is_synced(node: HandlerBroker, disk: Disk) -> None:
     first, second = produced(node), produced(node)
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 1, configs=COMMIT)
@@ -299,7 +301,7 @@ def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) 
 
 
 def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "MAX_SYNC_THREADS", 1)
     other, waiting = produced(node, index=1), produced(node)
@@ -316,14 +318,14 @@ def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
     assert waiting.row == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-def test_after_a_restart_consumers_read_what_is_on_the_disk(node: Node, disk: Disk) -> None:
+def test_after_a_restart_consumers_read_what_is_on_the_disk(node: HandlerBroker, disk: Disk) -> None:
     produced(node, b"a", acks=1)
     node.restart()
     assert (partition_of(node).high_watermark, values_read(node)) == (1, [b"a"])
 
 
 def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(tmp_path / "data", headgate_flush="commit")
+    node = HandlerBroker(tmp_path / "data", headgate_flush="commit")
     node.services.metadata.create_topic("t", 1)
     node.services.groups.leader_of("g")  # makes the topic
     node.time.advance()
@@ -337,7 +339,7 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     node.close()
 
 
-def test_where_threads_end_at_once_nothing_is_begun_twice(node: Node) -> None:
+def test_where_threads_end_at_once_nothing_is_begun_twice(node: HandlerBroker) -> None:
     """As in a simulation, in which there is none."""
     node.services.metadata.create_topic("t", 20, configs=COMMIT)
     told = [produced(node, index=index, ends_turn=False) for index in range(20)]
@@ -346,7 +348,7 @@ def test_where_threads_end_at_once_nothing_is_begun_twice(node: Node) -> None:
 
 
 @pytest.mark.parametrize("configs", [COMMIT, {"flush.messages": "1"}], ids=["commit", "flush.messages"])
-def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: dict[str, str]) -> None:
+def test_no_flush_begins_while_a_thread_rolls(node: HandlerBroker, disk: Disk, configs: dict[str, str]) -> None:
     """It would take the new segment's name for synced; afterwards it is made without being asked for again."""
     node.services.metadata.create_topic("rolled", 1, configs=configs)
     partition = partition_of(node, topic="rolled")
@@ -367,7 +369,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
 
 @pytest.mark.parametrize("configs", [COMMIT, {"flush.messages": "1"}], ids=["commit", "flush.messages"])
 def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
-    node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headgate.storage.log.flushing.MAX_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
@@ -385,7 +387,7 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     assert len(ends) >= 3
 
 
-def test_leader_epochs_are_written_after_the_first_append_unawaited(node: Node) -> None:
+def test_leader_epochs_are_written_after_the_first_append_unawaited(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("plain", 2)
     for index in range(2):
         assert produced(node, topic="plain", index=index, acks=1).row == (0, 0)
@@ -400,7 +402,7 @@ def test_leader_epochs_are_written_after_the_first_append_unawaited(node: Node) 
 
 
 def test_of_many_logs_to_be_synced_few_files_are_open_at_a_time(
-    node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There may be more of them than there are descriptors."""
     monkeypatch.setattr(group_commit, "MAX_OPEN_FILES", 2)

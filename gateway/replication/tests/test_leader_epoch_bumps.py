@@ -14,7 +14,7 @@ from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, HeldThreads
-from headgate.gateway.tests.builders import Node, parked, records
+from headgate.gateway.tests.builders import HandlerBroker, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -29,7 +29,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles
 METADATA_LOG = "__headgate_metadata-0"
 
 
-class Bench(Node):
+class Bench(HandlerBroker):
     """A node whose metadata is written by threads that run when a test says so."""
 
     def __init__(self, files: CrashingFiles) -> None:

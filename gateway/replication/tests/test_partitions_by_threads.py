@@ -16,7 +16,7 @@ from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.runtime.tasks import run
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.partition_files import PartitionCreation
 
@@ -28,7 +28,7 @@ UNKNOWN, NOT_LEADER = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER
 class Desk:
     """A node whose threads run when they are told to."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
         self.metadata, self.partitions = node.services.metadata, node.services.partitions
         self.threads = node.time.scheduler.hold_slices()
@@ -73,7 +73,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(node: Node) -> Iterator[Desk]:
+def desk(node: HandlerBroker) -> Iterator[Desk]:
     yield Desk(node)
     node.time.scheduler.release()
 
@@ -333,7 +333,7 @@ class TwoDisks(Desk):
     """Log directories a and b: of what waits, what is in which of them."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(Node(root, log_dirs=f"{root}/a,{root}/b"))
+        super().__init__(HandlerBroker(root, log_dirs=f"{root}/a,{root}/b"))
         self.a, self.b = self.partitions.directories
 
     def run_in(self, directory: str) -> None:

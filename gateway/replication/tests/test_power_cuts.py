@@ -14,7 +14,7 @@ import pytest
 
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, handler_of
+from headgate.gateway.tests.builders import HandlerBroker, handler_of
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records.batch import Record, build, iterate, split
@@ -28,7 +28,7 @@ Place = tuple[str, int, int]
 """Topic, partition, offset."""
 
 
-class CrashingNode(Node):
+class CrashingNode(HandlerBroker):
     """A node on such a disk."""
 
     def __init__(self, directory: Path, files: CrashingFiles) -> None:
@@ -111,7 +111,7 @@ class History:
             self.node.services.metadata.create_topic(name, PARTITIONS, configs=CONFIGS)
             self.topics.append(name)
 
-    def readable(self, node: Node) -> dict[Place, bytes | None]:
+    def readable(self, node: HandlerBroker) -> dict[Place, bytes | None]:
         """All that a consumer can read."""
         found: dict[Place, bytes | None] = {}
         for partition in node.services.partitions:

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.tasks import Running
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
@@ -19,7 +19,7 @@ from headgate.storage.log import appending
 
 
 @pytest.fixture
-def partition(node: Node) -> Replica:
+def partition(node: HandlerBroker) -> Replica:
     node.services.metadata.create_topic("t", 1)
     return node.services.partitions.get("t", 0)
 
@@ -89,7 +89,7 @@ def test_outside_of_the_log_is_out_of_range(partition: Replica, offset: int) -> 
     assert refusal(error) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_acks_all_needs_enough_replicas_in_sync(node: Node, partition: Replica) -> None:
+def test_acks_all_needs_enough_replicas_in_sync(node: HandlerBroker, partition: Replica) -> None:
     node.services.metadata.change_topic_configs("t", {"min.insync.replicas": "2"})
     with pytest.raises(KafkaError) as error:
         partition.append(records(b"a"), ACKS_ALL, NOW_MS)
@@ -116,7 +116,7 @@ def test_records_are_looked_at_only_when_it_is_configured(tmp_path: Path) -> Non
     unreadable[-1] = 5  # a header is announced that is not there
     struct.pack_into(">I", unreadable, 17, crc32c(memoryview(unreadable)[21:]))
     for validate, is_refused in (("header", False), ("full", True)):
-        node = Node(tmp_path / validate, headgate_validate_records=validate)
+        node = HandlerBroker(tmp_path / validate, headgate_validate_records=validate)
         node.services.metadata.create_topic("t", 1)
         partition = node.services.partitions.get("t", 0)
         if is_refused:
@@ -149,19 +149,19 @@ def test_batches_carry_the_leader_epoch(partition: Replica) -> None:
 
 
 @pytest.fixture
-def started(node: Node, tmp_path: Path) -> Iterator[Node]:
+def started(node: HandlerBroker, tmp_path: Path) -> Iterator[HandlerBroker]:
     """A node that was started again, with a record in each partition."""
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         node.services.partitions.get("t", index).append(records(b"a"), ACKS_ALL, NOW_MS)
     node.close()
-    made = Node(tmp_path / "data")
+    made = HandlerBroker(tmp_path / "data")
     yield made
     made.close()
 
 
 def test_the_first_append_is_inline_where_nothing_has_to_be_read(
-    started: Node, monkeypatch: pytest.MonkeyPatch
+    started: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warm, cold = (started.services.partitions.get("t", index) for index in (0, 1))
     assert warm.writer() is None
@@ -170,7 +170,9 @@ def test_the_first_append_is_inline_where_nothing_has_to_be_read(
     assert cold.writer() is not None
 
 
-def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_append_since_a_start_does_not_wait_for_ever(
+    started: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a thread has brought and is gone again is read by the loop."""
     partition, threads, told = started.services.partitions.get("t", 0), started.time.scheduler.hold(), list[object]()
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
@@ -184,7 +186,9 @@ def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, mo
     assert partition.writer() is None
 
 
-def test_a_roll_that_fails_leaves_the_first_append_what_it_was(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_roll_that_fails_leaves_the_first_append_what_it_was(
+    started: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition, errors = started.services.partitions.get("t", 0), list[OSError | None]()
     threads = started.time.scheduler.hold()
     partition.roll_soon(lambda: None, errors.append)

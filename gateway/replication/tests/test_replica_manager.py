@@ -15,7 +15,7 @@ from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.tasks import run
-from headgate.gateway.tests.builders import Node, led_elsewhere, records
+from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.disk.layout import replace_topic_id
 from headgate.storage.errors import StorageError
@@ -33,7 +33,7 @@ def code_of(partitions: ReplicaManager, topic: str, index: int = 0) -> ErrorCode
     return error.value.code
 
 
-def test_topics_come_grow_and_go(node: Node) -> None:
+def test_topics_come_grow_and_go(node: HandlerBroker) -> None:
     metadata, partitions = node.services.metadata, node.services.partitions
     topic = metadata.create_topic("t", 2).image.topics["t"]
     assert partitions.topic_name(topic.topic_id) == "t"
@@ -52,7 +52,7 @@ def test_topics_come_grow_and_go(node: Node) -> None:
     assert not list(directory.glob("t-*"))
 
 
-def test_a_deleted_partition_needs_no_garbage_collector(node: Node) -> None:
+def test_a_deleted_partition_needs_no_garbage_collector(node: HandlerBroker) -> None:
     metadata = node.services.metadata
     gc.freeze()  # What other tests left is not walked
     gc.disable()
@@ -70,7 +70,7 @@ def logs_of(topic: str) -> int:
     return sum(isinstance(one, Log) and one.topic == topic for one in gc.get_objects())
 
 
-def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -> None:
+def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     partitions = node.services.partitions
     partitions.get("t", 0).append(records(b"a"), 1, NOW_MS)
@@ -83,7 +83,7 @@ def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -
     assert (partitions.get("t", 0).high_watermark, partitions.get("t", 0).leader_epoch) == (1, 7)
 
 
-def test_a_topic_deleted_under_another_leader_goes_here_too(node: Node) -> None:
+def test_a_topic_deleted_under_another_leader_goes_here_too(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     before = node.services.metadata.image
     led_elsewhere(node, 5, "t")
@@ -94,18 +94,18 @@ def test_a_topic_deleted_under_another_leader_goes_here_too(node: Node) -> None:
     assert node.services.partitions.get("t", 0).high_watermark == 0
 
 
-def test_changed_configs_reach_the_log(node: Node) -> None:
+def test_changed_configs_reach_the_log(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     node.services.metadata.change_topic_configs("t", {"max.message.bytes": "1000"})
     assert node.services.partitions.get("t", 0).log.config.max_message_bytes == 1000
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 2, configs={"max.message.bytes": "1000"})
     node.services.partitions.get("t", 1).append(records(b"a"), 1, NOW_MS)
     node.close()
-    again = Node(tmp_path / "data")
+    again = HandlerBroker(tmp_path / "data")
     partition = again.services.partitions.get("t", 1)
     assert (partition.high_watermark, partition.log.config.max_message_bytes) == (1, 1000)
     again.close()
@@ -113,20 +113,20 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
 def test_a_deleted_topics_log_does_not_come_back_under_its_name(tmp_path: Path) -> None:
     """The broker died after the deletion was written down and before the directory was renamed."""
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).append(records(b"old"), 1, NOW_MS)
     node.services.metadata._listeners.clear()
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 1)
     node.close()
-    again = Node(tmp_path / "data")
+    again = HandlerBroker(tmp_path / "data")
     assert again.services.partitions.get("t", 0).log.end_offset == 0
     again.close()
 
 
 def test_a_damaged_partition_stops_no_other(tmp_path: Path) -> None:
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         node.services.partitions.get("t", index).append(records(b"a"), 1, NOW_MS)
@@ -134,7 +134,7 @@ def test_a_damaged_partition_stops_no_other(tmp_path: Path) -> None:
     log = tmp_path / "data" / "t-0" / "00000000000000000000.log"
     log.write_bytes(b"\xff" * log.stat().st_size)
     (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
-    again = Node(tmp_path / "data")
+    again = HandlerBroker(tmp_path / "data")
     assert code_of(again.services.partitions, "t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
     assert again.services.partitions.get("t", 1).high_watermark == 1
     again.services.metadata.delete_topic("t")
@@ -144,15 +144,15 @@ def test_a_damaged_partition_stops_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.embedded_metadata
 def test_a_directory_whose_metadata_log_is_gone_is_refused(tmp_path: Path) -> None:
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 1)
     node.close()
     (tmp_path / "data" / "__headgate_metadata-0").rename(tmp_path / "elsewhere")
     with pytest.raises(StorageError, match="which knows their topics"):
-        Node(tmp_path / "data")
+        HandlerBroker(tmp_path / "data")
 
 
-def test_an_image_that_did_not_change_changes_nothing(node: Node) -> None:
+def test_an_image_that_did_not_change_changes_nothing(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     partition = node.services.partitions.get("t", 0)
     image = node.services.metadata.image
@@ -161,7 +161,7 @@ def test_an_image_that_did_not_change_changes_nothing(node: Node) -> None:
     assert node.services.partitions.get("t", 0) is partition
 
 
-def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_deleted_does_not_come_back(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 2)
     node.services.partitions.get("t", 0).append(records(b"old"), 1, NOW_MS)
     with monkeypatch.context() as broken:
@@ -172,7 +172,9 @@ def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch
     assert node.services.partitions.get("t", 0).log.end_offset == 0
 
 
-def test_a_partition_that_could_not_be_opened_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_could_not_be_opened_is_tried_again(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(node.log_manager, "begin_creation", _refuse)
         node.services.metadata.create_topic("t", 1)
@@ -191,7 +193,7 @@ def _refuse(*_: object) -> None:
 
 @pytest.mark.embedded_metadata
 def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 1, configs={"index.interval.bytes": "100"})
     for _ in range(50):
         node.services.partitions.get("t", 0).append(records(bytes(90)), 1, NOW_MS)
@@ -207,7 +209,7 @@ def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
 def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     for name in ("t", "kept"):
         node.services.metadata.create_topic(name, 1)
         node.services.partitions.get(name, 0).append(records(b"v"), 1, NOW_MS)
@@ -216,7 +218,7 @@ def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
         node.services.metadata.delete_topic("t")
     node.close()
     assert (tmp_path / "data" / "t-0").exists()
-    again = Node(tmp_path / "data")
+    again = HandlerBroker(tmp_path / "data")
     assert "t-0 belongs to a deleted topic; removing the log" in caplog.text
     assert not (tmp_path / "data" / "t-0").exists()
     assert again.services.partitions.get("kept", 0).high_watermark == 1
@@ -230,11 +232,11 @@ def test_an_older_metadata_log_costs_a_recreated_topic_no_records(
 ) -> None:
     """It knows the first topic of that name; nothing in it says that the second one, whose records these are, went."""
     log_dirs = ",".join(f"{tmp_path}/{name}" for name in names.split(","))
-    node = Node(tmp_path, log_dirs=log_dirs)
+    node = HandlerBroker(tmp_path, log_dirs=log_dirs)
     node.services.metadata.create_topic("t", 4)
     node.close()
     shutil.copytree(tmp_path / "a" / "__headgate_metadata-0", tmp_path / "copy")
-    node = Node(tmp_path, log_dirs=log_dirs)
+    node = HandlerBroker(tmp_path, log_dirs=log_dirs)
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 4)
     for index in range(4):
@@ -245,7 +247,7 @@ def test_an_older_metadata_log_costs_a_recreated_topic_no_records(
     shutil.rmtree(tmp_path / "a" / "__headgate_metadata-0")
     (tmp_path / "copy").rename(tmp_path / "a" / "__headgate_metadata-0")
     (tmp_path / "a" / "recovery-point-offset-checkpoint").unlink()  # it promises what the copy does not have
-    node = Node(tmp_path, log_dirs=log_dirs)
+    node = HandlerBroker(tmp_path, log_dirs=log_dirs)
     kept = {path.parent.name.split(".")[0]: path.read_bytes() for path in tmp_path.glob(f"?/t-*-stray/{0:020d}.log")}
     assert len(written) == 4
     assert kept == written
@@ -260,7 +262,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As above, and the topic is deleted before its logs are opened, or while a thread opens them."""
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 3)
     for index in range(3):
         node.services.partitions.get("t", index).append(records(b"v"), 1, NOW_MS)
@@ -288,11 +290,11 @@ def test_a_log_of_a_topic_unknown_to_the_metadata_is_never_removed(
 ) -> None:
     """As after an older copy of the metadata log was brought back."""
     data, copy = tmp_path / "data", tmp_path / "copy"
-    node = Node(data)
+    node = HandlerBroker(data)
     node.services.metadata.create_topic("other", 1)
     node.close()
     shutil.copytree(data / "__headgate_metadata-0", copy)
-    node = Node(data)
+    node = HandlerBroker(data)
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
     node.close()
@@ -302,11 +304,11 @@ def test_a_log_of_a_topic_unknown_to_the_metadata_is_never_removed(
     shutil.rmtree(data / "__headgate_metadata-0")
     copy.rename(data / "__headgate_metadata-0")
     (data / "recovery-point-offset-checkpoint").unlink()
-    node = Node(data)
+    node = HandlerBroker(data)
     assert "t-0 belongs to no topic in the metadata; the log is not served, and stays" in caplog.text
     node.close()
     assert (data / "t-0" / f"{0:020d}.log").read_bytes() == written
-    node = Node(data)
+    node = HandlerBroker(data)
     node.services.metadata.create_topic("t", 1)
     node.time.advance()  # without an id the log has an epoch already, and the topic needs a higher one
     found = node.services.partitions.get("t", 0).high_watermark
@@ -327,18 +329,18 @@ def test_a_log_of_a_topic_unknown_to_the_metadata_is_never_removed(
 def test_a_log_with_a_later_epoch_than_the_metadata_gets_the_next(tmp_path: Path) -> None:
     """As after an older copy of the metadata log was brought back: the log has another history in that epoch."""
     data, copy = tmp_path / "data", tmp_path / "copy"
-    node = Node(data)
+    node = HandlerBroker(data)
     node.services.metadata.create_topic("t", 1)
     node.close()
     shutil.copytree(data / "__headgate_metadata-0", copy)
     for _ in range(3):
-        node = Node(data)
+        node = HandlerBroker(data)
         node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
         node.close()
     shutil.rmtree(data / "__headgate_metadata-0")
     copy.rename(data / "__headgate_metadata-0")
     (data / "recovery-point-offset-checkpoint").unlink()
-    node = Node(data)
+    node = HandlerBroker(data)
     with pytest.raises(KafkaError) as caught:
         node.services.partitions.get("t", 0)
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -352,7 +354,7 @@ def test_a_log_with_a_later_epoch_than_the_metadata_gets_the_next(tmp_path: Path
 
 def test_an_unregistered_start_keeps_the_epoch_of_a_log(tmp_path: Path) -> None:
     """As after a clean stop on a full disk: nothing was lost, and nothing could be written."""
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
     services = node.services

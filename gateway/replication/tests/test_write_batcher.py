@@ -12,7 +12,7 @@ from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.memory_budget import MemoryBudget
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import (
@@ -31,17 +31,17 @@ LATEST = -1
 
 
 @pytest.fixture
-def dispatcher(node: Node) -> Dispatcher:
+def dispatcher(node: HandlerBroker) -> Dispatcher:
     node.services.metadata.create_topic("t", 2)
     return node.parts.dispatcher
 
 
-def produce(node: Node, index: int = 0, acks: int = 1, size: int = 10) -> memoryview:
+def produce(node: HandlerBroker, index: int = 0, acks: int = 1, size: int = 10) -> memoryview:
     topic = TopicProduceData("t", partition_data=rows(node, index, size))
     return frame(ProduceRequest(None, acks, 1_000, [topic]), 9)
 
 
-def rows(node: Node, index: int, size: int = 10) -> list[PartitionProduceData]:
+def rows(node: HandlerBroker, index: int, size: int = 10) -> list[PartitionProduceData]:
     data = records(bytes(size), timestamp=node.time.clock.now_ms())
     return [PartitionProduceData(index, data)]
 
@@ -59,7 +59,7 @@ def told(reply: bytearray) -> tuple[int, int]:
     return row.error_code, row.base_offset
 
 
-def append(node: Node, dispatcher: Dispatcher, index: int = 0, acks: int = 1) -> tuple[int, int]:
+def append(node: HandlerBroker, dispatcher: Dispatcher, index: int = 0, acks: int = 1) -> tuple[int, int]:
     reply = promised(dispatcher, produce(node, index, acks))
     dispatcher.batcher.write_all()
     return told(reply)
@@ -94,7 +94,7 @@ def fail(*_: object, **__: object) -> None:
 
 
 def test_small_appends_of_one_turn_are_one_write_a_partition(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in (0, 1):
         append(node, dispatcher, index)  # a first batch opens its segment
@@ -107,7 +107,7 @@ def test_small_appends_of_one_turn_are_one_write_a_partition(
 
 
 def test_an_answer_that_is_taken_before_the_write_makes_it(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = count_writes(monkeypatch)
     connection = connection_of(dispatcher)
@@ -119,7 +119,7 @@ def test_an_answer_that_is_taken_before_the_write_makes_it(
 
 
 def test_an_answer_that_is_queued_says_that_the_write_failed(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(node, dispatcher)  # a first batch opens its segment
     connection = connection_of(dispatcher)
@@ -134,7 +134,7 @@ def test_an_answer_that_is_queued_says_that_the_write_failed(
 
 
 def test_a_fault_of_ours_in_a_write_lets_nobody_believe_it(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies = [promised(dispatcher, produce(node, index)) for index in (0, 1)]
     broken = node.services.partitions.get("t", 0)
@@ -151,7 +151,7 @@ def test_a_fault_of_ours_in_a_write_lets_nobody_believe_it(
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_failed_write_is_told_to_all_who_waited_for_it(
-    node: Node,
+    node: HandlerBroker,
     dispatcher: Dispatcher,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -174,7 +174,7 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
 
 
 def test_only_the_partition_whose_write_failed_is_refused(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promises = [promised(dispatcher, produce(node, index)) for index in (0, 1)]
     broken = node.services.partitions.get("t", 0).log.segments[0]
@@ -188,7 +188,7 @@ def test_only_the_partition_whose_write_failed_is_refused(
 
 
 def test_every_other_request_sees_what_was_staged_before_it(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = count_writes(monkeypatch)
     promised(dispatcher, produce(node))
@@ -198,7 +198,7 @@ def test_every_other_request_sees_what_was_staged_before_it(
     assert len(writes) == 1
 
 
-def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispatcher: Dispatcher) -> None:
+def test_who_waits_for_records_is_woken_when_they_are_written(node: HandlerBroker, dispatcher: Dispatcher) -> None:
     """One request stages for two partitions; a waiter is tried before the write."""
     replies: list[Any] = []
     waited = FetchTopic("t", partitions=[FetchPartition(1, -1, 0, partition_max_bytes=1_000)])
@@ -216,7 +216,7 @@ def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispat
     assert len(replies) == 1
 
 
-def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Node, dispatcher: Dispatcher) -> None:
+def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: HandlerBroker, dispatcher: Dispatcher) -> None:
     """The next append to it is refused, so that nobody else writes to the partition in this turn."""
     append(node, dispatcher)
     promised(dispatcher, produce(node))
@@ -228,7 +228,9 @@ def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Node, d
 
 
 @pytest.mark.parametrize("run", ["timer", "soon"])
-def test_what_a_timer_stages_is_written_when_its_run_ends(node: Node, dispatcher: Dispatcher, run: str) -> None:
+def test_what_a_timer_stages_is_written_when_its_run_ends(
+    node: HandlerBroker, dispatcher: Dispatcher, run: str
+) -> None:
     partition = node.services.partitions.get("t", 0)
     scheduler = node.services.scheduler
 
@@ -245,13 +247,13 @@ def test_what_a_timer_stages_is_written_when_its_run_ends(node: Node, dispatcher
     assert partition.high_watermark == 1
 
 
-def test_acks_all_waits_for_no_more_than_the_write(node: Node, dispatcher: Dispatcher) -> None:
+def test_acks_all_waits_for_no_more_than_the_write(node: HandlerBroker, dispatcher: Dispatcher) -> None:
     assert isinstance(promised(dispatcher, produce(node, acks=-1)), bytearray)
     assert len(node.services.tasks) == 0
 
 
 def test_without_a_reply_it_is_written_at_once(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = count_writes(monkeypatch)
     assert dispatcher.dispatch(produce(node, acks=0), CLIENT, never) == []
@@ -259,7 +261,7 @@ def test_without_a_reply_it_is_written_at_once(
 
 
 def test_a_large_batch_is_written_from_the_frame(
-    node: Node, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = count_writes(monkeypatch)
     reply = promised(dispatcher, produce(node, size=10_000))

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.gateway.api.handlers.each import VIEW_WAIT_MS
 from headgate.gateway.runtime.tasks import Task, is_task
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
 from headgate.protocol.errors import ErrorCode
@@ -55,9 +55,9 @@ def view() -> FakeView:
 
 
 @pytest.fixture
-def node(tmp_path: Path, view: FakeView) -> Iterator[Node]:
+def node(tmp_path: Path, view: FakeView) -> Iterator[HandlerBroker]:
     """A broker whose coordinator has offsets of `both` and `new`."""
-    node = Node(tmp_path)
+    node = HandlerBroker(tmp_path)
     node.services.metadata.create_topic("t", 2)
     for group in ("both", "new"):
         node.ask(commit_request(group, {0: 5}), 8)
@@ -66,7 +66,7 @@ def node(tmp_path: Path, view: FakeView) -> Iterator[Node]:
     node.close()
 
 
-def listed(node: Node, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Any:
+def listed(node: HandlerBroker, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Any:
     response = node.ask(ListGroupsRequest(list(states), list(types)), version)
     return sorted((row.group_id, row.protocol_type, row.group_state, row.group_type) for row in response.groups)
 
@@ -75,7 +75,7 @@ BOTH, NEW = ("both", "consumer", "Stable", "classic"), ("new", "", "Empty", "cla
 IDLE, LIVE = ("idle", "consumer", "Empty", "zookeeper"), ("live", "consumer", "Stable", "zookeeper")
 
 
-def test_groups_of_zookeeper_are_listed_with_their_store(node: Node) -> None:
+def test_groups_of_zookeeper_are_listed_with_their_store(node: HandlerBroker) -> None:
     assert listed(node) == [BOTH, IDLE, LIVE, NEW]
     assert listed(node, 3) == [(name, kind, "", "") for name, kind, _, _ in (BOTH, IDLE, LIVE, NEW)]
 
@@ -92,18 +92,18 @@ def test_groups_of_zookeeper_are_listed_with_their_store(node: Node) -> None:
     ],
 )
 def test_the_filters_know_groups_of_zookeeper(
-    node: Node, states: tuple[str, ...], types: tuple[str, ...], rows: list[Any]
+    node: HandlerBroker, states: tuple[str, ...], types: tuple[str, ...], rows: list[Any]
 ) -> None:
     assert listed(node, 5, states, types) == rows
 
 
-def described(node: Node, name: str, version: int = 5) -> Any:
+def described(node: HandlerBroker, name: str, version: int = 5) -> Any:
     (row,) = node.ask(DescribeGroupsRequest([name]), version).groups
     return row
 
 
 @pytest.mark.parametrize("version", [0, 5, 6])
-def test_a_group_that_zookeeper_alone_has_is_described(node: Node, version: int) -> None:
+def test_a_group_that_zookeeper_alone_has_is_described(node: HandlerBroker, version: int) -> None:
     row = described(node, "live", version)
     assert (row.error_code, row.group_state, row.protocol_type, row.protocol_data) == (
         0,
@@ -120,13 +120,13 @@ def test_a_group_that_zookeeper_alone_has_is_described(node: Node, version: int)
     assert (row.group_state, row.protocol_data, row.members) == ("Empty", "zookeeper", [])
 
 
-def test_members_of_zookeeper_join_a_group_of_offsets(node: Node) -> None:
+def test_members_of_zookeeper_join_a_group_of_offsets(node: HandlerBroker) -> None:
     row = described(node, "both")
     assert (row.group_state, row.protocol_type, row.protocol_data) == ("Stable", "consumer", "range")
     assert [member.client_id for member in row.members] == ["zookeeper"]
 
 
-def test_other_groups_are_as_before(node: Node, view: FakeView) -> None:
+def test_other_groups_are_as_before(node: HandlerBroker, view: FakeView) -> None:
     view.groups["new"] = ZooKeeperGroup("new", ())
     assert described(node, "new").group_state == "Empty"
     assert described(node, "unknown", 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -134,7 +134,7 @@ def test_other_groups_are_as_before(node: Node, view: FakeView) -> None:
 
 
 @pytest.mark.parametrize("request_", [ListGroupsRequest(), DescribeGroupsRequest(["both", "live"])])
-def test_a_request_waits_for_zookeeper(node: Node, view: FakeView, request_: Any) -> None:
+def test_a_request_waits_for_zookeeper(node: HandlerBroker, view: FakeView, request_: Any) -> None:
     view.is_slow = True
     replies: list[Any] = []
     waiting = node.handle(request_, 5)
@@ -145,7 +145,7 @@ def test_a_request_waits_for_zookeeper(node: Node, view: FakeView, request_: Any
     assert len(replies) == 1
 
 
-def test_after_some_seconds_the_coordinator_answers_alone(node: Node, view: FakeView) -> None:
+def test_after_some_seconds_the_coordinator_answers_alone(node: HandlerBroker, view: FakeView) -> None:
     view.is_slow = True
     replies: list[Any] = []
     waiting = node.handle(DescribeGroupsRequest(["both"]), 5)

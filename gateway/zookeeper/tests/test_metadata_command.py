@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.clock import SystemClock
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
@@ -65,7 +65,7 @@ class Carrier:
 @pytest.fixture
 def carrier(tmp_path: Path) -> Carrier:
     """A stopped broker with two topics and configs."""
-    node = Node(tmp_path)
+    node = HandlerBroker(tmp_path)
     node.services.metadata.create_topic("a", 3, configs={"retention.ms": "1000"})
     node.services.metadata.create_topic("b", 1)
     node.close()
@@ -74,7 +74,7 @@ def carrier(tmp_path: Path) -> Carrier:
 
 def image_of(directory: Path) -> Image:
     """The metadata as a broker reads them."""
-    node = Node(directory)
+    node = HandlerBroker(directory)
     found = node.services.metadata.image
     node.close()
     return found
@@ -119,7 +119,7 @@ def test_a_carried_directory_is_not_served_from_its_old_log(carrier: Carrier) ->
 
 
 def test_a_running_broker_is_named(carrier: Carrier) -> None:
-    node = Node(carrier.directory)
+    node = HandlerBroker(carrier.directory)
     with pytest.raises(DirectoryLocked):
         carrier.run(to_zookeeper)
     node.close()

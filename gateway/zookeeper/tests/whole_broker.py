@@ -10,7 +10,7 @@ from typing import Any
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, _open_all
+from headgate.gateway.tests.builders import HandlerBroker, _open_all
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
@@ -28,7 +28,7 @@ TOOL = 777
 """The session of those who write into ZooKeeper."""
 
 
-class WholeBroker(Node):
+class WholeBroker(HandlerBroker):
     """One broker, from start to start."""
 
     def __init__(self, directory: Path, keeper: ZooKeeperModel, **settings: str) -> None:

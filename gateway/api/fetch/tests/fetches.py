@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, parked
+from headgate.gateway.tests.builders import HandlerBroker, parked
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
@@ -16,7 +16,7 @@ from headgate.storage.segment.file_slice import FileSlice
 NOW_MS = 1_700_000_000_000
 
 
-def append(node: Node, name: str, *values: bytes, index: int = 0) -> int:
+def append(node: HandlerBroker, name: str, *values: bytes, index: int = 0) -> int:
     """Append one batch; returns its size in bytes."""
     batch = build([Record(timestamp=NOW_MS, value=value) for value in values])
     node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
@@ -30,19 +30,19 @@ RECORDS = [
 ]
 
 
-def put(node: Node, *records: Record, codec: int = 0, name: str = "t", index: int = 0, **options: Any) -> int:
+def put(node: HandlerBroker, *records: Record, codec: int = 0, name: str = "t", index: int = 0, **options: Any) -> int:
     """Append one batch; returns the offset behind it."""
     partition = node.services.partitions.get(name, index)
     batch = build(records or RECORDS, compression=codec, **options)
     return partition.append(memoryview(batch), 1, NOW_MS, CONVERTED).last_offset + 1
 
 
-def old(node: Node, version: int, *partitions: FetchPartition, **options: Any) -> Any:
+def old(node: HandlerBroker, version: int, *partitions: FetchPartition, **options: Any) -> Any:
     """What the handler makes of a fetch of topic t."""
     return node.handle(request(wanted(node, "t", version, *partitions), **options), version)
 
 
-def wanted(node: Node, name: str, version: int, *partitions: FetchPartition) -> FetchTopic:
+def wanted(node: HandlerBroker, name: str, version: int, *partitions: FetchPartition) -> FetchTopic:
     topic = node.services.metadata.image.topics.get(name)
     topic_id = bytes(range(16)) if topic is None else topic.topic_id
     return FetchTopic(topic=name, topic_id=topic_id if version >= 13 else bytes(16), partitions=list(partitions))
@@ -71,12 +71,12 @@ def sizes(response: Any) -> list[int]:
     return found
 
 
-def parked_fetch(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
+def parked_fetch(node: HandlerBroker, fetch: FetchRequest, version: int = 12) -> list[Any]:
     """Where the answer of a fetch that has to wait comes."""
     return parked(node, node.handle(fetch, version))
 
 
-def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
+def let_cool(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
     brought: set[tuple[int, int]] = set()
 

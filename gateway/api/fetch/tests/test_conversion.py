@@ -21,7 +21,7 @@ from headgate.gateway.api.fetch.tests.fetches import (
     wanted,
 )
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, parked, records, start
+from headgate.gateway.tests.builders import HandlerBroker, parked, records, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
@@ -49,7 +49,7 @@ def expected(magic: int, records: Iterable[Record] = RECORDS) -> list[Record]:
 
 @pytest.mark.parametrize("version", OLD)
 @pytest.mark.parametrize("codec", range(5))
-def test_old_versions_get_message_sets(node: Node, version: int, codec: int) -> None:
+def test_old_versions_get_message_sets(node: HandlerBroker, version: int, codec: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=codec)
     end = put(node, codec=codec)
@@ -62,7 +62,7 @@ def test_old_versions_get_message_sets(node: Node, version: int, codec: int) -> 
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_old_versions_may_begin_within_a_batch(node: Node, version: int) -> None:
+def test_old_versions_may_begin_within_a_batch(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node)
     magic = 0 if version < 2 else 1
@@ -75,7 +75,7 @@ EMPTY = Record(-1, NOW_MS, None, b"")  # as a message three times as large as in
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_whole_messages_are_sent_within_the_limits(node: Node, version: int) -> None:
+def test_whole_messages_are_sent_within_the_limits(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         put(node, *[EMPTY] * 100, index=index)
@@ -85,7 +85,7 @@ def test_whole_messages_are_sent_within_the_limits(node: Node, version: int) -> 
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_a_message_above_the_limit_is_whole_from_version_3_on(node: Node, version: int) -> None:
+def test_a_message_above_the_limit_is_whole_from_version_3_on(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         put(node, Record(-1, NOW_MS, None, bytes(1_000)), index=index)
@@ -93,7 +93,7 @@ def test_a_message_above_the_limit_is_whole_from_version_3_on(node: Node, versio
     assert [len(row.records) for row in both] == ([500, 500] if version < 3 else [1_034, 0])
 
 
-def test_the_limit_of_version_3_holds_for_all_partitions_together(node: Node) -> None:
+def test_the_limit_of_version_3_holds_for_all_partitions_together(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 3)
     for index in (0, 1, 2):
         put(node, *[EMPTY] * 10, index=index)
@@ -102,7 +102,7 @@ def test_the_limit_of_version_3_holds_for_all_partitions_together(node: Node) ->
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_each_time_another_partition_comes_first_before_version_3(node: Node, version: int) -> None:
+def test_each_time_another_partition_comes_first_before_version_3(node: HandlerBroker, version: int) -> None:
     """These clients do not take turns: the last would starve behind the first."""
     node.services.metadata.create_topic("t", 3)
     for index in (0, 1, 2):
@@ -118,7 +118,7 @@ def test_each_time_another_partition_comes_first_before_version_3(node: Node, ve
 
 @pytest.mark.parametrize("version", OLD)
 def test_while_others_wait_for_their_conversions_less_is_converted(
-    node: Node, version: int, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     for _ in range(10):
@@ -134,14 +134,14 @@ def test_while_others_wait_for_their_conversions_less_is_converted(
     assert counts == [10, 10, 5, 3, 2, 2, *[1] * 14]
 
 
-def end_transaction(node: Node) -> int:
+def end_transaction(node: HandlerBroker) -> int:
     """Append a marker, as a coordinator does; the offset behind it."""
     made = control.build(Marker(True, 0), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
     return node.services.partitions.get("t", 0).append(memoryview(made), 1, NOW_MS, BROKER).last_offset + 1
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -> None:
+def test_what_old_versions_cannot_see_is_passed_over(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
     put(node, Record(-1, NOW_MS, None, b"seen"))
@@ -153,7 +153,7 @@ def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, version: int) -> None:
+def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
     replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
@@ -168,7 +168,7 @@ def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, ver
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_behind_a_last_marker_an_old_version_waits_as_it_asked(node: Node, version: int) -> None:
+def test_behind_a_last_marker_an_old_version_waits_as_it_asked(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
     replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
@@ -181,7 +181,9 @@ def test_behind_a_last_marker_an_old_version_waits_as_it_asked(node: Node, versi
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_long_is_converted_by_a_thread(
+    node: HandlerBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
@@ -199,7 +201,7 @@ def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monk
 
 @pytest.mark.parametrize("version, most", [(0, 7), (3, 7), (4, 27), (9, 27)])
 def test_only_so_much_is_converted_at_once_in_a_turn(
-    node: Node, version: int, most: int, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, version: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 30)
     for index in range(30):
@@ -211,7 +213,9 @@ def test_only_so_much_is_converted_at_once_in_a_turn(
     assert len(thread.waiting) == 1
 
 
-def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_records_waits_for_their_conversion_too(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     node.services.tasks.start(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
@@ -227,7 +231,9 @@ def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkey
     assert len(node.services.tasks) == 0
 
 
-def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
     thread = node.time.scheduler.hold_slices()
@@ -243,7 +249,7 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
     assert len(node.services.tasks) == 0
 
 
-def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_that_never_ends_is_told_as_an_error(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
     node.time.scheduler.hold_slices()
@@ -253,7 +259,7 @@ def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatc
     assert replies[0].code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_a_conversion_is_told(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
@@ -264,7 +270,9 @@ def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("version", OLD)
-def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node, version: int, codec: int) -> None:
+def test_records_that_cannot_be_read_are_an_error_of_their_partition(
+    node: HandlerBroker, version: int, codec: int
+) -> None:
     """The same error, whether they cannot be unpacked or are no records."""
     node.services.metadata.create_topic("t", 2)
     damaged = bytearray(build(RECORDS, compression=codec))
@@ -281,7 +289,7 @@ def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node,
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_disk_failure_in_a_conversion_is_told_as_the_version_can(
-    node: Node, version: int, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
@@ -295,7 +303,7 @@ def test_a_disk_failure_in_a_conversion_is_told_as_the_version_can(
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_a_version_that_does_not_know_zstd_gets_gzip(node: Node, version: int) -> None:
+def test_a_version_that_does_not_know_zstd_gets_gzip(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=4)
     put(node, codec=3)
@@ -309,7 +317,7 @@ def test_a_version_that_does_not_know_zstd_gets_gzip(node: Node, version: int) -
 
 
 @pytest.mark.parametrize("version", [4, 9])
-def test_what_stands_before_zstd_is_sent_as_it_is(node: Node, version: int) -> None:
+def test_what_stands_before_zstd_is_sent_as_it_is(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=3)
     put(node)
@@ -321,7 +329,7 @@ def test_what_stands_before_zstd_is_sent_as_it_is(node: Node, version: int) -> N
 
 
 @pytest.mark.parametrize("version", [10, 18])
-def test_a_version_that_knows_zstd_gets_it(node: Node, version: int) -> None:
+def test_a_version_that_knows_zstd_gets_it(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=4)
     (row,) = rows(old(node, version, from_offset(0)))
@@ -330,7 +338,9 @@ def test_a_version_that_knows_zstd_gets_it(node: Node, version: int) -> None:
     row.records.release()
 
 
-def test_what_was_looked_through_is_not_looked_through_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_looked_through_is_not_looked_through_again(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     for _ in range(10):
         put(node)
@@ -364,7 +374,7 @@ def test_what_was_looked_through_is_not_looked_through_again(node: Node, monkeyp
     assert fetched(0) == [0] * 10
 
 
-def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> None:
+def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node)
     put(node)
@@ -377,7 +387,7 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> Non
     assert [header.compression for header, _ in split(row.records)] == [1]
 
 
-def read_all(node: Node, version: int, limit: int, end: int) -> list[Record]:
+def read_all(node: HandlerBroker, version: int, limit: int, end: int) -> list[Record]:
     """What a consumer reads that asks for what comes next, takes what is whole, and asks for more if nothing is."""
     found: list[Record] = []
     offset = 0
@@ -419,7 +429,9 @@ def some_records(random: Random, base_offset: int) -> list[Record]:
 
 @pytest.mark.parametrize("version", [*OLD, 4, 9])
 @pytest.mark.parametrize("limit", [1, 40, 333, 5_000, 1 << 20])
-def test_whoever_reads_on_gets_every_record_once_whatever_his_limit(node: Node, version: int, limit: int) -> None:
+def test_whoever_reads_on_gets_every_record_once_whatever_his_limit(
+    node: HandlerBroker, version: int, limit: int
+) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "3000"})
     random, written, markers, end = Random(version * 1_000 + limit), list[Record](), set[int](), 0
     for number in range(25):
@@ -443,7 +455,7 @@ def test_whoever_reads_on_gets_every_record_once_whatever_his_limit(node: Node, 
 STORED = [record._replace(headers=[]) for record in RECORDS]
 
 
-def adopted(directory: Path, magic: int, codec: int) -> Node:
+def adopted(directory: Path, magic: int, codec: int) -> HandlerBroker:
     """A node whose topic t begins with messages, as Apache Kafka left them; one batch comes behind them."""
     again = [record._replace(offset=record.offset + 3) for record in STORED]
     sets = [legacy.build(records, magic, codec=codec) for records in (STORED, again)]
@@ -452,16 +464,16 @@ def adopted(directory: Path, magic: int, codec: int) -> Node:
     return node
 
 
-def adopted_segments(directory: Path, segments: dict[int, bytes]) -> Node:
+def adopted_segments(directory: Path, segments: dict[int, bytes]) -> HandlerBroker:
     """A node whose topic t has these segments, by the offsets where they begin, and nothing else."""
-    node = Node(directory)
+    node = HandlerBroker(directory)
     node.services.metadata.create_topic("t", 1)
     node.close()
     (directory / "t-0" / "leader-epoch-checkpoint").unlink(missing_ok=True)
     (directory / ".kafka_cleanshutdown").unlink()
     for base_offset, data in segments.items():
         (directory / "t-0" / f"{base_offset:020d}.log").write_bytes(data)
-    return Node(directory)
+    return HandlerBroker(directory)
 
 
 def stored_as(magic: int) -> list[Record]:

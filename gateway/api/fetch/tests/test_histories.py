@@ -23,7 +23,7 @@ from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Running, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock, hung
-from headgate.gateway.tests.builders import Node, records, start
+from headgate.gateway.tests.builders import HandlerBroker, records, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.fetch import (
@@ -75,7 +75,7 @@ class LooksAtAll:
             self.wanted.pop(key, None)
             self.told.pop(key, None)
 
-    def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
+    def plan(self, node: HandlerBroker, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
         reader = PartitionReader(node.context(version), request.isolation_level)
         return FetchPlan(request, node.services, turn, 0.0, reader).few_rows(blocking=True) or []
@@ -103,7 +103,7 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.path = Path(tempfile.mkdtemp())
-        self.node = Node(self.path)
+        self.node = HandlerBroker(self.path)
         for name, count in TOPICS.items():
             self.node.services.metadata.create_topic(name, count)
         self.reference = LooksAtAll()

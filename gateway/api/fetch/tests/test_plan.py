@@ -20,7 +20,7 @@ from headgate.gateway.api.fetch.tests.fetches import (
 )
 from headgate.gateway.api.fetch_sessions import FEW
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, parked, start
+from headgate.gateway.tests.builders import HandlerBroker, parked, start
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.storage.segment.file_slice import FileSlice
@@ -42,7 +42,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def answer(node: Node, fetch: Any, version: int = 12) -> FetchResponse:
+def answer(node: HandlerBroker, fetch: Any, version: int = 12) -> FetchResponse:
     """The response, for which slices are gone through."""
     outcome = node.handle(fetch, version)
     if is_task(outcome):
@@ -54,7 +54,7 @@ def answer(node: Node, fetch: Any, version: int = 12) -> FetchResponse:
     return outcome
 
 
-def opened(node: Node, count: int, name: str = "t") -> int:
+def opened(node: HandlerBroker, count: int, name: str = "t") -> int:
     """A session of all partitions of a new topic with a record in each, which it has read; its id."""
     node.services.metadata.create_topic(name, count)
     for index in range(count):
@@ -73,7 +73,7 @@ def told(response: Any) -> list[int]:
     return [row.partition_index for row in rows(response)]
 
 
-def test_an_incremental_fetch_looks_at_nothing_that_has_not_changed(node: Node, looked_at: list[int]) -> None:
+def test_an_incremental_fetch_looks_at_nothing_that_has_not_changed(node: HandlerBroker, looked_at: list[int]) -> None:
     session_id = opened(node, MANY)
     looked_at.clear()
     assert told(answer(node, go_on(session_id, 1))) == []
@@ -83,7 +83,7 @@ def test_an_incremental_fetch_looks_at_nothing_that_has_not_changed(node: Node, 
     assert looked_at == [7]
 
 
-def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: list[int]) -> None:
+def test_a_parked_incremental_fetch_waits_on_one_list(node: HandlerBroker, looked_at: list[int]) -> None:
     session_id = opened(node, MANY)
     looked_at.clear()
     waiting = node.handle(go_on(session_id, 1, max_wait_ms=500), 12)
@@ -96,7 +96,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
     assert looked_at == [9]
 
 
-def test_a_parked_incremental_fetch_counts_over_partitions(node: Node) -> None:
+def test_a_parked_incremental_fetch_counts_over_partitions(node: HandlerBroker) -> None:
     session_id = opened(node, 3)
     size = append(node, "t", b"b", index=0)
     answers = parked_fetch(node, go_on(session_id, 1, max_wait_ms=500, min_bytes=3 * size))
@@ -108,7 +108,7 @@ def test_a_parked_incremental_fetch_counts_over_partitions(node: Node) -> None:
     assert sizes(answers[0]) == [2 * size, size]
 
 
-def test_retention_is_told_by_an_incremental_fetch(node: Node) -> None:
+def test_retention_is_told_by_an_incremental_fetch(node: HandlerBroker) -> None:
     session_id = opened(node, 2)
     partition = node.services.partitions.get("t", 1)
     partition.log.advance_start(1)
@@ -117,7 +117,7 @@ def test_retention_is_told_by_an_incremental_fetch(node: Node) -> None:
     assert (row.partition_index, row.log_start_offset) == (1, 1)
 
 
-def test_another_leader_epoch_is_told_to_who_names_one(node: Node) -> None:
+def test_another_leader_epoch_is_told_to_who_names_one(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     session_id = answer(node, request(wanted(node, "t", 12, from_offset(0, current_leader_epoch=0)), session_epoch=0))
     answers = parked_fetch(node, go_on(session_id.session_id, 1, max_wait_ms=500))
@@ -131,7 +131,7 @@ def test_another_leader_epoch_is_told_to_who_names_one(node: Node) -> None:
     assert [row.error_code for row in rows(answers[0])] == [ErrorCode.FENCED_LEADER_EPOCH]
 
 
-def test_a_deleted_topic_made_anew_is_watched_again(node: Node) -> None:
+def test_a_deleted_topic_made_anew_is_watched_again(node: HandlerBroker) -> None:
     session_id = opened(node, 1)
     node.services.metadata.delete_topic("t")
     gone = answer(node, go_on(session_id, 1))
@@ -145,7 +145,7 @@ def test_a_deleted_topic_made_anew_is_watched_again(node: Node) -> None:
     assert sizes(answers[0]) == [size]
 
 
-def test_an_offset_that_is_out_of_range_is_found_behind_full_limits(node: Node) -> None:
+def test_an_offset_that_is_out_of_range_is_found_behind_full_limits(node: HandlerBroker) -> None:
     session_id = opened(node, 2)
     append(node, "t", b"b", index=0)
     both = wanted(node, "t", 12, from_offset(1, 0), from_offset(99, 1))
@@ -164,7 +164,7 @@ def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def planned(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def planned(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many partitions each step of a plan took, which takes most of a millisecond."""
     planned: list[int] = []
     plan_some = FetchPlan._plan_some
@@ -179,7 +179,7 @@ def planned(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return planned
 
 
-def test_many_partitions_are_planned_and_told_in_slices(node: Node, planned: list[int]) -> None:
+def test_many_partitions_are_planned_and_told_in_slices(node: HandlerBroker, planned: list[int]) -> None:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     answers = parked_fetch(node, request(everything, session_epoch=0))
@@ -196,7 +196,7 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, planned: lis
 
 
 @pytest.mark.usefixtures("in_slices")
-def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_while_it_is_in_slices_is_noticed(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     plan_some = FetchPlan._plan_some
@@ -215,7 +215,7 @@ def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: 
 
 
 @pytest.mark.usefixtures("planned")
-def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
+def test_who_goes_while_it_is_in_slices_leaves_no_files(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", MANY)
     for index in range(MANY):
         append(node, "t", b"a", index=index)
@@ -231,7 +231,7 @@ def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
 
 
 @pytest.mark.usefixtures("planned")
-def test_who_goes_between_two_slices_leaves_no_cold_reads(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_goes_between_two_slices_leaves_no_cold_reads(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", MANY)
     for index in range(MANY):
         append(node, "t", b"a", index=index)
@@ -246,7 +246,9 @@ def test_who_goes_between_two_slices_leaves_no_cold_reads(node: Node, monkeypatc
 
 
 @pytest.mark.usefixtures("in_slices")
-def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session_id = opened(node, FEW)
     monkeypatch.setattr("headgate.gateway.api.fetch_sessions.MAX_SESSION_PARTITIONS", FEW)
     more = wanted(node, "t", 12, *[from_offset(0, index) for index in range(2 * FEW)])
@@ -262,7 +264,7 @@ def pieces(response: FetchResponse) -> list[FileSlice]:
     return [row.records for row in rows(response) if isinstance(row.records, FileSlice)]
 
 
-def test_an_answer_carries_no_more_files_than_may_be_held(node: Node) -> None:
+def test_an_answer_carries_no_more_files_than_may_be_held(node: HandlerBroker) -> None:
     session_id = opened(node, 12)
     for index in range(12):
         append(node, "t", b"b", index=index)
@@ -280,7 +282,7 @@ def test_an_answer_carries_no_more_files_than_may_be_held(node: Node) -> None:
     assert read == list(range(12)), "the others come with the next fetch"
 
 
-def test_many_slow_readers_hold_no_more_files_than_they_may(node: Node) -> None:
+def test_many_slow_readers_hold_no_more_files_than_they_may(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 40)
     for index in range(40):
         append(node, "t", b"a", index=index)
@@ -299,7 +301,7 @@ def test_many_slow_readers_hold_no_more_files_than_they_may(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3, 9, 12])
-def test_every_version_holds_no_more_files_than_it_may(node: Node, version: int) -> None:
+def test_every_version_holds_no_more_files_than_it_may(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 12)
     for index in range(12):
         append(node, "t", b"a", index=index)

@@ -3,12 +3,12 @@
 import pytest
 
 from headgate.gateway.api.fetch.tests.fetches import append, from_offset, old, put, request, rows, sizes, wanted
-from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
+from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition
 
 
-def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
+def test_an_epoch_newer_than_the_leaders_is_refused(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     fetch = request(wanted(node, "t", 12, from_offset(1, last_fetched_epoch=7)), max_wait_ms=500)
@@ -24,19 +24,21 @@ def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
         (12, from_offset(0, current_leader_epoch=9), ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_errors_are_told_without_waiting(node: Node, version: int, partition: FetchPartition, code: ErrorCode) -> None:
+def test_errors_are_told_without_waiting(
+    node: HandlerBroker, version: int, partition: FetchPartition, code: ErrorCode
+) -> None:
     node.services.metadata.create_topic("t", 1)
     response = node.handle(request(wanted(node, "t", version, partition), max_wait_ms=30_000), version)
     assert [row.error_code for row in rows(response)] == [code]
 
 
-def test_an_unknown_id_and_an_unknown_name(node: Node) -> None:
+def test_an_unknown_id_and_an_unknown_name(node: HandlerBroker) -> None:
     for version, code in ((12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)):
         response = node.handle(request(wanted(node, "t", version, from_offset(0)), max_wait_ms=30_000), version)
         assert [row.error_code for row in rows(response)] == [code]
 
 
-def test_a_history_that_diverges_is_told_where(node: Node) -> None:
+def test_a_history_that_diverges_is_told_where(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     partition = node.services.partitions.get("t", 0)
     partition.leader_epoch = 1
@@ -54,7 +56,7 @@ def test_a_history_that_diverges_is_told_where(node: Node) -> None:
 
 @pytest.mark.parametrize("last_fetched_epoch, diverging", [(0, (-1, -1)), (1, (0, 2)), (3, (0, 2)), (4, (-1, -1))])
 def test_before_its_first_record_an_epoch_begins_at_the_log_end(
-    node: Node, last_fetched_epoch: int, diverging: tuple[int, int]
+    node: HandlerBroker, last_fetched_epoch: int, diverging: tuple[int, int]
 ) -> None:
     """Kafka notes the epoch there when it becomes leader."""
     node.services.metadata.create_topic("t", 1)
@@ -66,7 +68,7 @@ def test_before_its_first_record_an_epoch_begins_at_the_log_end(
 
 
 @pytest.mark.parametrize("version", range(19))
-def test_who_leads_a_partition_is_told(node: Node, version: int) -> None:
+def test_who_leads_a_partition_is_told(node: HandlerBroker, version: int) -> None:
     led_elsewhere(node, 5, "t")
     (row,) = rows(response := old(node, version, from_offset(0), max_wait_ms=500))
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -78,7 +80,7 @@ def test_who_leads_a_partition_is_told(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 12, 16, 18])
-def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: int) -> None:
+def test_who_knows_an_older_leader_is_told_the_present_one(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).leader_epoch = 3
     (row,) = rows(response := old(node, version, from_offset(0, current_leader_epoch=2)))
@@ -89,7 +91,7 @@ def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: 
 
 @pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
 def test_a_version_without_the_storage_error_is_told_to_retry(
-    node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node)

@@ -14,7 +14,7 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.fetch.conversion import SKIPPED_BYTES
 from headgate.gateway.api.fetch.tests.fetches import NOW_MS, from_offset, put, request, rows, wanted
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, parked
+from headgate.gateway.tests.builders import HandlerBroker, parked
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.control import Marker
@@ -29,7 +29,7 @@ LONG_MS = 60_000
 
 
 @pytest.fixture
-def marked(node: Node) -> Node:
+def marked(node: HandlerBroker) -> HandlerBroker:
     """A node with many markers before the only record."""
     node.services.metadata.create_topic("t", 1)
     for _ in range(MANY):
@@ -59,7 +59,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return begun
 
 
-def fetched(node: Node, version: int, offset: int = 0, max_bytes: int = 1, **options: Any) -> bytes:
+def fetched(node: HandlerBroker, version: int, offset: int = 0, max_bytes: int = 1, **options: Any) -> bytes:
     """The records of the answer, at once or after the wait."""
     row = from_offset(offset, max_bytes=max_bytes)
     outcome: Any = node.handle(request(wanted(node, "t", version, row), **options), version)
@@ -74,21 +74,23 @@ def fetched(node: Node, version: int, offset: int = 0, max_bytes: int = 1, **opt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", OLD)
-def test_markers_are_read_in_large_pieces(marked: Node, plans: list[int], version: int) -> None:
+def test_markers_are_read_in_large_pieces(marked: HandlerBroker, plans: list[int], version: int) -> None:
     assert b"behind" in fetched(marked, version, max_bytes=1 << 10, max_wait_ms=LONG_MS)
     assert len(plans) < 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", OLD)
-def test_a_client_that_does_not_wait_passes_the_markers_too(marked: Node, plans: list[int], version: int) -> None:
+def test_a_client_that_does_not_wait_passes_the_markers_too(
+    marked: HandlerBroker, plans: list[int], version: int
+) -> None:
     """Each fetch reads one large piece, answers, and the next fetch of the same offset reads on."""
     assert [len(fetched(marked, version)) > 0 for _ in range(3)] == [False, False, True]
     assert len(plans) < 10
 
 
 @pytest.mark.slow
-def test_another_leader_epoch_begins_again(marked: Node) -> None:
+def test_another_leader_epoch_begins_again(marked: HandlerBroker) -> None:
     """The log may have lost the markers meanwhile, and have records at their offsets."""
     assert fetched(marked, 2) == b""
     skipped = marked.client.skipped
@@ -104,7 +106,7 @@ def test_another_leader_epoch_begins_again(marked: Node) -> None:
 
 
 @pytest.mark.slow
-def test_another_offset_is_read_from_there(marked: Node) -> None:
+def test_another_offset_is_read_from_there(marked: HandlerBroker) -> None:
     assert fetched(marked, 2) == b""
     assert b"behind" in fetched(marked, 2, MANY, max_bytes=1 << 10)
 

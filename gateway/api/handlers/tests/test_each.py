@@ -9,7 +9,7 @@ from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAU
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change, ChangeState
 from headgate.gateway.runtime.tasks import WaitList, is_task
-from headgate.gateway.tests.builders import Node, parked
+from headgate.gateway.tests.builders import HandlerBroker, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -19,7 +19,7 @@ from headgate.protocol.steps import Steps, finish
 pytestmark = pytest.mark.every_metadata_store
 
 
-def test_every_partition_has_its_row(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_partition_has_its_row(node: HandlerBroker, caplog: pytest.LogCaptureFixture) -> None:
     def answer(number: int) -> str:
         if number == 1:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another is")
@@ -39,7 +39,7 @@ def test_every_partition_has_its_row(node: Node, caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_why_the_store_refuses_stands_in_the_log(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_the_store_refuses_stands_in_the_log(node: HandlerBroker, caplog: pytest.LogCaptureFixture) -> None:
     refusals = [
         KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another is"),
         KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of t-0 refuses: no space"),
@@ -54,7 +54,7 @@ def test_why_the_store_refuses_stands_in_the_log(node: Node, caplog: pytest.LogC
     ]
 
 
-def test_a_fault_of_ours_is_no_value(node: Node) -> None:
+def test_a_fault_of_ours_is_no_value(node: HandlerBroker) -> None:
     with pytest.raises(ZeroDivisionError):
         each_row(node.services, [0], lambda number: 1 // number, lambda number, code, message: 0)
 
@@ -69,7 +69,7 @@ def settled(row: str) -> tuple[str, Change]:
 class InTurns:
     """Forty items of which each takes 0.6 ms, and what is said of them."""
 
-    def __init__(self, node: Node, timeout_ms: int = 60_000) -> None:
+    def __init__(self, node: HandlerBroker, timeout_ms: int = 60_000) -> None:
         self.node = node
         self.done: list[int] = []
         self.replies: list[list[str]] = []
@@ -88,7 +88,7 @@ class InTurns:
         return f"{number} {code.name}"
 
 
-def test_many_are_gone_through_with_turns_for_others_in_between(node: Node) -> None:
+def test_many_are_gone_through_with_turns_for_others_in_between(node: HandlerBroker) -> None:
     asked = InTurns(node)
     assert asked.done == []
     turns = 0
@@ -105,7 +105,7 @@ def test_many_are_gone_through_with_turns_for_others_in_between(node: Node) -> N
 
 
 @pytest.mark.parametrize("is_stopping", [True, False])
-def test_who_no_longer_waits_is_told_what_was_not_done(node: Node, is_stopping: bool) -> None:
+def test_who_no_longer_waits_is_told_what_was_not_done(node: HandlerBroker, is_stopping: bool) -> None:
     asked = InTurns(node, timeout_ms=0)
     node.time.advance()
     if is_stopping:
@@ -126,7 +126,7 @@ def test_who_no_longer_waits_is_told_what_was_not_done(node: Node, is_stopping: 
 class Changing:
     """A metadata whose changes wait for a disk that a test writes to."""
 
-    def __init__(self, node: Node, count: int) -> None:
+    def __init__(self, node: HandlerBroker, count: int) -> None:
         self.node = node
         self.changes: list[Change] = []
         self.replies: list[list[str]] = []
@@ -157,7 +157,7 @@ class Changing:
             self.node.time.advance(PENDING_PAUSE_MS)
 
 
-def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) -> None:
+def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: HandlerBroker) -> None:
     count = 2 * MAX_PENDING + 5
     changing = Changing(node, count)
     for made in (MAX_PENDING, 2 * MAX_PENDING, count):
@@ -173,7 +173,7 @@ def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) 
     assert list(told) == [f"{number} {code}" for number, code in enumerate(codes)]
 
 
-def test_a_small_request_may_have_more_changes_than_may_wait(node: Node) -> None:
+def test_a_small_request_may_have_more_changes_than_may_wait(node: HandlerBroker) -> None:
     assert MAX_PENDING < AT_ONCE
     changing = Changing(node, AT_ONCE)
     assert len(changing.changes) == MAX_PENDING
@@ -184,7 +184,7 @@ def test_a_small_request_may_have_more_changes_than_may_wait(node: Node) -> None
     assert changing.replies == [[f"{number} is done" for number in range(AT_ONCE)]]
 
 
-def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
+def test_a_fault_of_ours_is_told_at_once(node: HandlerBroker) -> None:
     def fail(number: int) -> tuple[str, Change]:
         return settled(f"{1 // (number - 20)}")
 
@@ -195,7 +195,7 @@ def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
     assert isinstance(replies[0], ZeroDivisionError)
 
 
-def test_a_few_are_done_at_once(node: Node) -> None:
+def test_a_few_are_done_at_once(node: HandlerBroker) -> None:
     rows = each_in_turns(
         [1, 2], lambda number: settled(str(number)), lambda number, code, message: "", list, 0, node.context(0)
     )
@@ -203,7 +203,7 @@ def test_a_few_are_done_at_once(node: Node) -> None:
 
 
 @pytest.mark.slow
-def test_many_topics_are_made_and_removed_in_turns(node: Node) -> None:
+def test_many_topics_are_made_and_removed_in_turns(node: HandlerBroker) -> None:
     names = [f"t{number}" for number in range(12)]
     for request, version in (
         (CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names], 60_000), 7),

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.api.handlers import each
 from headgate.gateway.api.handlers.each import MAX_ROWS, exceeds_max_rows
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,7 +26,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_elections(node: Node, version: int) -> None:
+def test_elections(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 3)
     named = [TopicPartitions("t", [0, 1]), TopicPartitions("t", [2, 0, 0] * 100), TopicPartitions("t", [1])]
     response = node.ask(ElectLeadersRequest(PREFERRED, named), version)
@@ -36,7 +36,7 @@ def test_elections(node: Node, version: int) -> None:
     assert codes == {ErrorCode.ELECTION_NOT_NEEDED}
 
 
-def test_producers(node: Node) -> None:
+def test_producers(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 3)
     asked = DescribeProducersRequest([TopicRequest("t", [0, 1, 2] * 9), TopicRequest("u", list(range(100)))])
     told = [
@@ -48,7 +48,7 @@ def test_producers(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_reassignments(node: Node, version: int) -> None:
+def test_reassignments(node: HandlerBroker, version: int) -> None:
     def ask(*partitions: ReassignablePartition) -> Any:
         topics = [ReassignableTopic("t", list(partitions))]
         return node.ask(AlterPartitionReassignmentsRequest(topics=topics), version)

@@ -18,7 +18,7 @@ import pytest
 
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.tests.like_kafka.admin_scenario import SETTINGS, play
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.schema import Message
 
 pytestmark = pytest.mark.every_metadata_store
@@ -32,7 +32,7 @@ APIS = sorted({name.split()[0] for name in KAFKAS})
 class Serving:
     """A node that is asked only what it serves."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
 
     def ask(self, request: Message, version: int) -> Any:
@@ -45,7 +45,7 @@ class Serving:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    node = Node(tmp_path_factory.mktemp("data"), **settings)
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), **settings)
     yield play(Serving(node))
     node.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.api.tests.like_kafka.refusals_scenario import SETTINGS, play
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 
 VERSIONS = ("41", "39")
 
@@ -54,7 +54,7 @@ def recorded(version: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    node = Node(tmp_path_factory.mktemp("data"), **settings)
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), **settings)
     yield play(node)
     node.close()
 

@@ -15,7 +15,7 @@ from headgate.gateway.api.tests.like_kafka.settings_scenario import (
     description,
     play,
 )
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 
 pytestmark = pytest.mark.slow
 DESCRIBED = ("broker", "topic", "group", "metrics")
@@ -91,7 +91,7 @@ def recorded(version: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    node = Node(tmp_path_factory.mktemp("data"), **settings)
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), **settings)
     yield play(node)
     node.close()
 
@@ -99,7 +99,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="module")
 def of_39(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Ours, asked by name for the settings that Kafka 4.1 does not have any more."""
-    node = Node(tmp_path_factory.mktemp("data"), node_id="1")
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), node_id="1")
     node.services.metadata.create_topic("t", 1)
     older = recorded("39").keys() - recorded("41").keys()
     names = {kind: [label.split()[1] for label in older if label.startswith(kind)] for kind in ("broker", "topic")}

@@ -13,7 +13,7 @@ from headgate.gateway.api.transactions.default_isolation import default_isolatio
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.records import control, legacy
@@ -31,7 +31,7 @@ LATEST = -1
 class Bench:
     """A topic with transactions, and an old client of it."""
 
-    def __init__(self, node: Node, **configs: str) -> None:
+    def __init__(self, node: HandlerBroker, **configs: str) -> None:
         self.node = node
         node.services.metadata.create_topic("t", 1, configs={name.replace("_", "."): configs[name] for name in configs})
         self.partition = node.services.partitions.get("t", 0)
@@ -73,7 +73,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_the_default_is_to_read_everything(node: Node, version: int) -> None:
+def test_the_default_is_to_read_everything(node: HandlerBroker, version: int) -> None:
     bench = Bench(node)
     bench.write(7, 0, 2)
     bench.end(7, is_commit=False)
@@ -84,7 +84,7 @@ def test_the_default_is_to_read_everything(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_read_committed_ends_before_the_first_open_transaction(node: Node, version: int) -> None:
+def test_read_committed_ends_before_the_first_open_transaction(node: HandlerBroker, version: int) -> None:
     bench = Bench(node, headgate_fetch_isolation_default="read_committed")
     bench.write(7, 0, 2)
     bench.write(8, 0)
@@ -101,7 +101,7 @@ def test_read_committed_ends_before_the_first_open_transaction(node: Node, versi
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_clients_that_can_ask_are_asked(node: Node, version: int) -> None:
+def test_clients_that_can_ask_are_asked(node: HandlerBroker, version: int) -> None:
     bench = Bench(node, headgate_fetch_isolation_default="read_committed")
     bench.write(7)
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -114,7 +114,7 @@ def test_clients_that_can_ask_are_asked(node: Node, version: int) -> None:
 
 
 def test_the_setting_of_the_broker_and_its_change(tmp_path: Path) -> None:
-    node = Node(tmp_path / "data", headgate_fetch_isolation_default="read_committed")
+    node = HandlerBroker(tmp_path / "data", headgate_fetch_isolation_default="read_committed")
     bench = Bench(node)
     bench.write(7)
     assert (bench.offsets(0), bench.list(1)) == ([], 0)
@@ -126,7 +126,7 @@ def test_the_setting_of_the_broker_and_its_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize("of_topic", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("of_listener", ["read_committed", "read_uncommitted"])
 def test_the_value_of_a_listener_counts_before_that_of_a_topic(tmp_path: Path, of_listener: str, of_topic: str) -> None:
-    node = Node(tmp_path / "data", **{f"listener.name.legacy.{NAME}": of_listener})
+    node = HandlerBroker(tmp_path / "data", **{f"listener.name.legacy.{NAME}": of_listener})
     bench = Bench(node, headgate_fetch_isolation_default=of_topic)
     bench.write(7)
     for listener, level in (("PLAINTEXT", of_topic), ("LEGACY", of_listener)):
@@ -136,7 +136,7 @@ def test_the_value_of_a_listener_counts_before_that_of_a_topic(tmp_path: Path, o
     node.close()
 
 
-def test_a_follower_reads_everything(node: Node) -> None:
+def test_a_follower_reads_everything(node: HandlerBroker) -> None:
     bench = Bench(node, headgate_fetch_isolation_default="read_committed")
     context = node.context(3)
     assert default_isolation(context, -1)(bench.partition) == READ_COMMITTED
@@ -144,7 +144,7 @@ def test_a_follower_reads_everything(node: Node) -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_waiting_client_hears_of_what_is_committed(node: Node, is_commit: bool) -> None:
+def test_a_waiting_client_hears_of_what_is_committed(node: HandlerBroker, is_commit: bool) -> None:
     bench = Bench(node, headgate_fetch_isolation_default="read_committed")
     bench.write(7)
     waiting, replies = bench.fetch(2, max_wait_ms=500), list[Any]()
@@ -192,7 +192,7 @@ def written(bench: Bench, random: Random) -> tuple[list[int], int]:
 @pytest.mark.parametrize("seed", range(30))
 def test_old_clients_read_exactly_what_is_committed(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
-    node = Node(tmp_path / "data")
+    node = HandlerBroker(tmp_path / "data")
     bench = Bench(node, headgate_fetch_isolation_default="read_committed")
     committed, stable = written(bench, random)
     assert bench.list(1) == stable

@@ -19,7 +19,7 @@ from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, WaitList, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, start
+from headgate.gateway.tests.builders import HandlerBroker, start
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import (
@@ -75,7 +75,7 @@ class ScriptedCoordinator:
 
         return wait()
 
-    def answer(self, node: Node, answer: Answer = ErrorCode.NONE) -> None:
+    def answer(self, node: HandlerBroker, answer: Answer = ErrorCode.NONE) -> None:
         """Answer the oldest question that is held."""
         touched, _, answers = self.held.pop(0)
         answers.append(answer)
@@ -101,7 +101,7 @@ def _result(answer: Answer, partitions: Partitions) -> AddPartitionsToTxnResult:
 class Bench:
     """A broker with the topic "t", a scripted coordinator, and the replies of parked requests."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
         self.coordinator = ScriptedCoordinator()
         node.services.transactions = self.coordinator  # type: ignore[assignment]
@@ -144,7 +144,7 @@ def codes(response: Any) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def bench(node: Node) -> Bench:
+def bench(node: HandlerBroker) -> Bench:
     return Bench(node)
 
 
@@ -368,7 +368,7 @@ def test_a_client_that_hangs_up_leaves_nothing(bench: Bench) -> None:
 
 
 def test_without_verification_only_the_new_protocol_asks(tmp_path: Any) -> None:
-    node = Node(tmp_path / "data", transaction_partition_verification_enable="false")
+    node = HandlerBroker(tmp_path / "data", transaction_partition_verification_enable="false")
     bench = Bench(node)
     bench.coordinator.answers.append(ErrorCode.TRANSACTION_ABORTABLE)
     assert bench.send(OLD, (0, batch(5))) == [(0, 0)]
@@ -381,7 +381,7 @@ def test_without_verification_only_the_new_protocol_asks(tmp_path: Any) -> None:
 @pytest.mark.parametrize("is_verified", [True, False])
 def test_a_sequence_used_again_in_the_next_transaction(tmp_path: Any, is_verified: bool, confirms: bool) -> None:
     """Of the old protocol. Without verification Kafka commits the transaction without its first records."""
-    node = Node(tmp_path / "data", transaction_partition_verification_enable=str(is_verified).lower())
+    node = HandlerBroker(tmp_path / "data", transaction_partition_verification_enable=str(is_verified).lower())
     bench = Bench(node)
     bench.coordinator.confirms = confirms
     assert bench.send(OLD, (0, batch(0))) + bench.send(OLD, (0, batch(1))) == [(0, 0), (0, 1)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import GroupMetadataValue, MemberMetadata, UnknownType, decode
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -34,7 +34,7 @@ DESCRIBE = 4
 class Line:
     """A connection: one request at a time, whose reply may come later."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
         self.replies: list[Message] = []
         self.version = 0
@@ -60,7 +60,7 @@ class Line:
 class Conversation:
     """The requests, in one version of JoinGroup. `steps` are their names and what was answered."""
 
-    def __init__(self, node: Node, version: int) -> None:
+    def __init__(self, node: HandlerBroker, version: int) -> None:
         self.version = version
         self.a, self.b, self.c, self.d = (Line(node) for _ in range(4))
         self.names: dict[str, str] = {}
@@ -283,8 +283,8 @@ _SHOWN: dict[type[Message], Callable[[Any, Name], list[Any]]] = {
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1")
+def node(tmp_path: Path) -> Iterator[HandlerBroker]:
+    node = HandlerBroker(tmp_path, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1")
     yield node
     node.close()
 
@@ -296,7 +296,7 @@ def expected(version: int) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_answer_is_kafkas(node: Node, version: int) -> None:
+def test_every_answer_is_kafkas(node: HandlerBroker, version: int) -> None:
     conversation = Conversation(node, version)
     conversation.hold()
     assert conversation.steps == expected(version)
@@ -311,7 +311,7 @@ def recorded(version: int) -> list[Any]:
     return records
 
 
-def written(node: Node, conversation: Conversation) -> list[Any]:
+def written(node: HandlerBroker, conversation: Conversation) -> list[Any]:
     """What we wrote of the group, but for the time."""
     piece = node.services.partitions.get("__consumer_offsets", 0).read(0, 1 << 20, 0, at_least_one=True)
     assert piece is not None

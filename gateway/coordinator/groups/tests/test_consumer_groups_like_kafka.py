@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.coordinator.groups.tests.consumer_scenario import play
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 
 KAFKAS = (Path(__file__).parent / "consumers_of_kafka.txt").read_text().splitlines()
 
@@ -15,7 +15,7 @@ KAFKAS = (Path(__file__).parent / "consumers_of_kafka.txt").read_text().splitlin
 class Punctual:
     """A node whose ticks come as soon as they are due."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
 
     def ask(self, request: object, version: int) -> object:
@@ -26,7 +26,7 @@ class Punctual:
 
 @pytest.mark.slow
 def test_answers(tmp_path: Path) -> None:
-    node = Node(tmp_path, group_initial_rebalance_delay_ms="0")
+    node = HandlerBroker(tmp_path, group_initial_rebalance_delay_ms="0")
     try:
         for name, partitions in (("t", 6), ("u", 2)):
             node.services.metadata.create_topic(name, partitions)

@@ -11,14 +11,14 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.tests.test_runtime import commit, fetch
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
-from headgate.gateway.tests.builders import Node, refusal
+from headgate.gateway.tests.builders import HandlerBroker, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 
 
-def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
+def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: HandlerBroker) -> None:
     commit(served, "g", 1)
     commit(served, "g", 2, topic="u")
     served.services.metadata.delete_topic("t")
@@ -29,7 +29,7 @@ def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
     assert fetch(served, "g") == [(0, {"u": 2})]
 
 
-def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> None:
+def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: HandlerBroker) -> None:
     """The next heartbeat of a member has the partitions of the topics as they are then."""
     metadata = served.services.metadata
 
@@ -55,7 +55,7 @@ def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> N
 
 
 def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:
-    node = Node(tmp_path, offsets_retention_minutes="1", offsets_retention_check_interval_ms="10000")
+    node = HandlerBroker(tmp_path, offsets_retention_minutes="1", offsets_retention_check_interval_ms="10000")
     node.services.metadata.create_topic("t", 1)
     commit(node, "g", 1)
     node.time.advance(59_000)
@@ -69,7 +69,7 @@ def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:
     node.close()
 
 
-def test_a_deleted_group_stays_deleted(served: Node) -> None:
+def test_a_deleted_group_stays_deleted(served: HandlerBroker) -> None:
     commit(served, "g", 1)
     rows = served.ask(DeleteGroupsRequest(["g", "nowhere"]), 2).results
     assert [(row.group_id, row.error_code) for row in rows] == [("g", 0), ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND)]
@@ -77,7 +77,7 @@ def test_a_deleted_group_stays_deleted(served: Node) -> None:
     assert served.ask(ListGroupsRequest(), 5).groups == []
 
 
-def test_the_first_offset_that_a_group_has_not_read(served: Node) -> None:
+def test_the_first_offset_that_a_group_has_not_read(served: HandlerBroker) -> None:
     groups = served.services.groups
     assert groups.first_unread(["g"], "t", 0) == 0, "nobody has asked for a coordinator yet"
     commit(served, "g", 7)
@@ -96,7 +96,7 @@ def test_the_first_offset_that_a_group_has_not_read(served: Node) -> None:
     assert served.services.groups.first_unread(["g"], "t", 0) == 7
 
 
-def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_part_is_loaded_groups_are_not_listed(served: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(served, "g", 1)
     partition = served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4))
     served.services.groups.log_was_truncated(partition)
@@ -108,7 +108,7 @@ def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch:
     assert fetch(served, "g") == [(0, {})]
 
 
-def test_a_topic_that_is_deleted_and_made_again_during_a_load_has_no_offsets(served: Node) -> None:
+def test_a_topic_that_is_deleted_and_made_again_during_a_load_has_no_offsets(served: HandlerBroker) -> None:
     commit(served, "g", 1)
     partition = served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4))
     served.services.groups.log_was_truncated(partition)
@@ -123,14 +123,14 @@ def test_a_topic_that_is_deleted_and_made_again_during_a_load_has_no_offsets(ser
     assert fetch(served, "g") == [(0, {"t": 2})]
 
 
-def forget(node: Node, deleted_ms: Mapping[str, int]) -> list[str]:
+def forget(node: HandlerBroker, deleted_ms: Mapping[str, int]) -> list[str]:
     """Remove the offsets of deleted topics. The result says, in time, that this has ended."""
     ended: list[str] = []
     node.services.tasks.start(node.services.groups.forget_topics(deleted_ms), lambda _: ended.append("ended"))
     return ended
 
 
-def test_newer_offsets_outlive_the_note_of_a_deletion(served: Node) -> None:
+def test_newer_offsets_outlive_the_note_of_a_deletion(served: HandlerBroker) -> None:
     """A broker that starts finds a note of a deletion: what was committed since then is of a new topic."""
     commit(served, "g", 1)
     deleted_ms = served.time.clock.now_ms()
@@ -147,7 +147,7 @@ def test_newer_offsets_outlive_the_note_of_a_deletion(served: Node) -> None:
 
 
 @pytest.fixture
-def full(served: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def full(served: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The log of the groups refuses writes until `undo`."""
     commit(served, "g", 1)
     commit(served, "g", 2, topic="u")
@@ -162,13 +162,13 @@ def full(served: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Monke
         yield patched
 
 
-def _pass(node: Node, seconds: int) -> None:
+def _pass(node: HandlerBroker, seconds: int) -> None:
     for _ in range(10 * seconds):
         node.time.advance(100)
 
 
 def test_offsets_that_the_log_refuses_to_remove_go_later(
-    served: Node, full: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: HandlerBroker, full: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.services.metadata.delete_topic("t")
     _pass(served, 30)
@@ -180,7 +180,7 @@ def test_offsets_that_the_log_refuses_to_remove_go_later(
     assert fetch(served, "g") == [(0, {"u": 2})]
 
 
-def test_a_deletion_has_ended_once_its_tombstones_are_written(served: Node, full: pytest.MonkeyPatch) -> None:
+def test_a_deletion_has_ended_once_its_tombstones_are_written(served: HandlerBroker, full: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     deleted_ms = served.time.clock.now_ms()
     served.services.tasks.start(
@@ -193,7 +193,7 @@ def test_a_deletion_has_ended_once_its_tombstones_are_written(served: Node, full
     assert (ended, fetch(served, "g")) == (["ended"], [(0, {"u": 2})])
 
 
-def test_a_load_in_between_ends_no_deletion(served: Node) -> None:
+def test_a_load_in_between_ends_no_deletion(served: HandlerBroker) -> None:
     commit(served, "g", 1)
     groups = served.services.groups
     ended = forget(served, {"t": served.time.clock.now_ms()})

@@ -14,7 +14,7 @@ import pytest
 
 from headgate.gateway.coordinator.groups.tests.offsets_scenario import play
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, over_the_wire, parked
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.schema import Message
 
@@ -26,7 +26,7 @@ KAFKAS = {name: bytes.fromhex(answer) for name, answer in (line.split("\t") for 
 class Patient:
     """A node whose time goes on until there is an answer."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
 
     def ask(self, request: Message, version: int) -> Any:
@@ -45,7 +45,7 @@ class Patient:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, bytes]]:
     settings = {"offsets_topic_num_partitions": "5", "group_initial_rebalance_delay_ms": "0"}
-    node = Node(tmp_path_factory.mktemp("data"), **settings)
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), **settings)
     yield play(Patient(node))
     node.close()
 

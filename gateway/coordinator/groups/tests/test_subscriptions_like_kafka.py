@@ -14,7 +14,7 @@ import pytest
 
 from headgate.gateway.coordinator.groups.tests.subscriptions_scenario import KAFKAS, SETTINGS, play
 from headgate.gateway.coordinator.groups.tests.test_offsets_like_kafka import Patient
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.schema import Message
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ class Timed(Patient):
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    node = Node(tmp_path_factory.mktemp("data"), **settings)
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), **settings)
     yield play(Timed(node))
     node.close()
 

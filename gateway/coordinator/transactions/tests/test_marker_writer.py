@@ -14,7 +14,7 @@ from headgate.gateway.coordinator.transactions.markers import Marker, PartitionM
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.tasks import Lock, Running, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 EFFECT = WriteMarkers("id", 7, 3, is_commit=True, partitions={"t": [0, 1], "u": [0]}, transaction_version=2)
@@ -260,7 +260,7 @@ def test_very_many_markers_leave_turns_to_everybody_else(bench: Bench, monkeypat
     assert bench.markers.writes == 10
 
 
-def test_over_the_partitions_of_a_broker(node: Node) -> None:
+def test_over_the_partitions_of_a_broker(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 2)
     services = node.services
     shared = CoordinatorServices(

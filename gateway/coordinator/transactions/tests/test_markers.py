@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.tests.test_runtime import commit
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import Node, led_elsewhere
+from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
@@ -29,7 +29,7 @@ RAISED = COMMIT._replace(transaction_version=2)
 
 
 @pytest.fixture
-def replica(node: Node) -> Replica:
+def replica(node: HandlerBroker) -> Replica:
     """Partition 0 of t, in which producer 7 has a transaction open."""
     node.services.metadata.create_topic("t", 2)
     opened = node.services.partitions.get("t", 0)
@@ -48,7 +48,7 @@ def write(replica: Replica, producer_id: int = 7, epoch: int = 3, sequence: int 
     replica.append(memoryview(data), ACKS_ALL, NOW_MS, BROKER)
 
 
-def append(node: Node, marker: Marker, topic: str = "t", index: int = 0, *, commits: bool = True) -> list[Any]:
+def append(node: HandlerBroker, marker: Marker, topic: str = "t", index: int = 0, *, commits: bool = True) -> list[Any]:
     """What the caller is told, in time: None, or the code of an error."""
     told: list[Any] = []
 
@@ -62,7 +62,7 @@ def append(node: Node, marker: Marker, topic: str = "t", index: int = 0, *, comm
 
 
 @pytest.mark.parametrize("marker", [COMMIT, ABORT])
-def test_a_marker_ends_the_transaction(node: Node, replica: Replica, marker: Marker) -> None:
+def test_a_marker_ends_the_transaction(node: HandlerBroker, replica: Replica, marker: Marker) -> None:
     assert replica.last_stable_offset == 0
     assert append(node, marker) == [None]
     assert replica.last_stable_offset == replica.high_watermark == 2
@@ -73,7 +73,9 @@ def test_a_marker_ends_the_transaction(node: Node, replica: Replica, marker: Mar
     assert replica.aborted(0, piece) == ([] if marker.is_commit else [(7, 0)])
 
 
-def test_markers_of_a_turn_are_written_together(node: Node, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markers_of_a_turn_are_written_together(
+    node: HandlerBroker, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(replica, producer_id=8)
     writes: list[int] = []
     monkeypatch.setattr(File, "write_at", lambda *_: writes.append(1))
@@ -84,14 +86,14 @@ def test_markers_of_a_turn_are_written_together(node: Node, replica: Replica, mo
     assert len(writes) == 1
 
 
-def test_a_marker_of_an_older_coordinator_is_fenced(node: Node, replica: Replica) -> None:
+def test_a_marker_of_an_older_coordinator_is_fenced(node: HandlerBroker, replica: Replica) -> None:
     assert append(node, COMMIT) == [None]
     assert append(node, COMMIT._replace(coordinator_epoch=4)) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     assert append(node, COMMIT._replace(producer_epoch=2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert replica.log.end_offset == 2
 
 
-def test_a_raised_epoch_may_come_again_but_not_into_the_next_transaction(node: Node, replica: Replica) -> None:
+def test_a_raised_epoch_may_come_again_but_not_into_the_next_transaction(node: HandlerBroker, replica: Replica) -> None:
     """KIP-1228: the next transaction has the epoch of the marker, which may be on its way still."""
     assert append(node, RAISED) == [ErrorCode.INVALID_PRODUCER_EPOCH], "not raised above the transaction's"
     ended = RAISED._replace(producer_epoch=4)
@@ -102,12 +104,12 @@ def test_a_raised_epoch_may_come_again_but_not_into_the_next_transaction(node: N
     assert append(node, ended._replace(transaction_version=1)) == [None], "older protocols have no such rule"
 
 
-def test_a_partition_without_the_transaction_takes_the_marker(node: Node, replica: Replica) -> None:
+def test_a_partition_without_the_transaction_takes_the_marker(node: HandlerBroker, replica: Replica) -> None:
     assert append(node, RAISED, index=1) == [None]
     assert node.services.partitions.get("t", 1).log.end_offset == 1
 
 
-def test_errors_of_partitions_are_told(node: Node, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_partitions_are_told(node: HandlerBroker, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert append(node, COMMIT, "gone") == append(node, COMMIT, index=2) == append(node, COMMIT, OFFSETS) == [unknown]
     led_elsewhere(node, 5, "u")
@@ -121,7 +123,7 @@ def test_errors_of_partitions_are_told(node: Node, replica: Replica, monkeypatch
     assert replica.log.producers.by_id[7].transaction_start == 0
 
 
-def test_a_marker_waits_for_the_high_watermark(node: Node, replica: Replica) -> None:
+def test_a_marker_waits_for_the_high_watermark(node: HandlerBroker, replica: Replica) -> None:
     replica.fsync_before_commit = True
     told = append(node, COMMIT)
     assert told == []
@@ -131,7 +133,7 @@ def test_a_marker_waits_for_the_high_watermark(node: Node, replica: Replica) -> 
 
 
 def test_a_slow_disk_holds_up_its_own_partitions_only(tmp_path: Path) -> None:
-    node = Node(tmp_path, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    node = HandlerBroker(tmp_path, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
     node.services.metadata.create_topic("t", 2)
     slow, quick = (node.services.partitions.get("t", index) for index in (0, 1))
     assert slow.disk is not quick.disk
@@ -150,7 +152,7 @@ def test_a_slow_disk_holds_up_its_own_partitions_only(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def served(node: Node) -> Node:
+def served(node: HandlerBroker) -> HandlerBroker:
     """A group has committed offset 1, and producer 7 offset 9 in a transaction."""
     node.services.metadata.create_topic("t", 1)
     commit(node, "g", 1)
@@ -162,12 +164,12 @@ def served(node: Node) -> Node:
     return node
 
 
-def offset(node: Node) -> int:
+def offset(node: HandlerBroker) -> int:
     (shard,) = (shard for shard in node.services.groups.shards() if shard.offsets.groups)
     return shard.offsets.of("g")["t", 0].offset
 
 
-def load(node: Node) -> None:
+def load(node: HandlerBroker) -> None:
     """Have all shards loaded."""
     for _ in range(4):
         node.time.advance()
@@ -177,7 +179,9 @@ INDEX = partition_of("g", 4)
 
 
 @pytest.mark.parametrize("marker, expected", [(COMMIT, 9), (ABORT, 1), (RAISED._replace(producer_epoch=4), 9)])
-def test_a_marker_for_offsets_goes_through_their_coordinator(served: Node, marker: Marker, expected: int) -> None:
+def test_a_marker_for_offsets_goes_through_their_coordinator(
+    served: HandlerBroker, marker: Marker, expected: int
+) -> None:
     coordinator = served.services.groups._coordinators[INDEX]
     shard = coordinator.shard
     assert append(served, marker, OFFSETS, INDEX) == [None]
@@ -186,7 +190,7 @@ def test_a_marker_for_offsets_goes_through_their_coordinator(served: Node, marke
     assert offset(served) == expected
 
 
-def test_refused_markers_of_offsets(served: Node) -> None:
+def test_refused_markers_of_offsets(served: HandlerBroker) -> None:
     assert append(served, RAISED, OFFSETS, INDEX) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert append(served, COMMIT, OFFSETS, INDEX) == [None]
     older = COMMIT._replace(coordinator_epoch=4)
@@ -194,14 +198,14 @@ def test_refused_markers_of_offsets(served: Node) -> None:
     assert append(served, COMMIT, OFFSETS, 4) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_coordinator_that_is_loaded_is_asked_again_later(served: Node) -> None:
+def test_a_coordinator_that_is_loaded_is_asked_again_later(served: HandlerBroker) -> None:
     served.services.groups._coordinators[INDEX].reload("for a test")
     assert append(served, COMMIT, OFFSETS, INDEX) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     load(served)
     assert append(served, COMMIT, OFFSETS, INDEX) == [None]
 
 
-def test_a_staged_marker_of_offsets_that_is_not_written(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_staged_marker_of_offsets_that_is_not_written(served: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError(28, "no space left on device")
 
@@ -214,7 +218,7 @@ def test_a_staged_marker_of_offsets_that_is_not_written(served: Node, monkeypatc
     assert offset(served) == 9
 
 
-def test_a_marker_of_offsets_waits_for_a_slow_disk(served: Node) -> None:
+def test_a_marker_of_offsets_waits_for_a_slow_disk(served: HandlerBroker) -> None:
     threads = served.time.scheduler.hold()
     served.services.partitions.get(OFFSETS, INDEX).disk.is_slow = True
     told = append(served, COMMIT, OFFSETS, INDEX)

@@ -14,7 +14,7 @@ from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.transaction import TransactionState
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from headgate.gateway.runtime.tasks import Task
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -34,7 +34,7 @@ class ScriptedMarkers:
         return is_done
 
 
-class TransactionNode(Node):
+class TransactionNode(HandlerBroker):
     """A node whose coordinator has a marker writer of the test."""
 
     def _start(self) -> None:

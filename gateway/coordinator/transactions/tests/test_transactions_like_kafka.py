@@ -27,7 +27,7 @@ from headgate.gateway.coordinator.transactions.tests.transactions_scenario impor
 )
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import NOW_MS, Node, over_the_wire, parked
+from headgate.gateway.tests.builders import NOW_MS, HandlerBroker, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -72,7 +72,7 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
 class Patient:
     """A node whose time goes on until there is an answer."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
 
     def pause(self, for_ms: int) -> None:
@@ -132,7 +132,7 @@ def compared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     rows = [line.split("\t") for line in _LINES]
     kafkas = {name: answer for who, name, answer in rows if request.param in who.split(", ")}
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    node = Node(tmp_path_factory.mktemp("data"), **settings)
+    node = HandlerBroker(tmp_path_factory.mktemp("data"), **settings)
     patient, level = Patient(node), KAFKAS[request.param]
     if level == WITHOUT_FEATURE:
         patient.ask(UpdateFeaturesRequest(60_000, [FeatureUpdateKey("transaction.version", 0, True, 2)]), 2)

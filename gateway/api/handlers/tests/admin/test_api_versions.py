@@ -4,7 +4,7 @@ import pytest
 
 from headgate.gateway.api.handler_registration import load, served
 from headgate.gateway.api.handlers.api_versions import unsupported_version
-from headgate.gateway.tests.builders import Node, refusal
+from headgate.gateway.tests.builders import HandlerBroker, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -20,7 +20,7 @@ def introduction(name: str = "librdkafka", version: str = "2.11.0") -> ApiVersio
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_what_is_registered_is_advertised(node: Node, version: int) -> None:
+def test_what_is_registered_is_advertised(node: HandlerBroker, version: int) -> None:
     response = node.ask(introduction(), version)
     assert response.error_code == ErrorCode.NONE
     registrations = served(load(), has_zookeeper=False)
@@ -29,7 +29,7 @@ def test_what_is_registered_is_advertised(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_consumer_groups_and_transactions_are_finalized_features(node: Node, version: int) -> None:
+def test_consumer_groups_and_transactions_are_finalized_features(node: HandlerBroker, version: int) -> None:
     """A supported range that begins at 0 must not be shown below version 4 (KAFKA-17011)."""
     response = node.ask(introduction(), version)
     supported = [(row.name, row.min_version, row.max_version) for row in response.supported_features]
@@ -39,7 +39,7 @@ def test_consumer_groups_and_transactions_are_finalized_features(node: Node, ver
     assert response.finalized_features_epoch == (1 if version >= 3 else -1), "the record of this start"
 
 
-def test_the_requests_of_producers_and_coordinators_are_advertised(node: Node) -> None:
+def test_the_requests_of_producers_and_coordinators_are_advertised(node: HandlerBroker) -> None:
     keys = advertised(node.ask(introduction(), 4))
     assert keys[0] == (0, 13)  # Produce
     assert keys[22] == (0, 5)  # InitProducerId
@@ -57,12 +57,12 @@ def test_an_unserved_version_is_answered_with_the_whole_list() -> None:
     assert set(advertised(response)) == set(load())
 
 
-def test_the_client_is_remembered(node: Node) -> None:
+def test_the_client_is_remembered(node: HandlerBroker) -> None:
     node.ask(introduction("apache-kafka-java", "4.4.0"), 4)
     assert (node.client.software_name, node.client.software_version) == ("apache-kafka-java", "4.4.0")
 
 
-def test_before_version_3_a_client_says_nothing_of_itself(node: Node) -> None:
+def test_before_version_3_a_client_says_nothing_of_itself(node: HandlerBroker) -> None:
     node.ask(introduction(), 2)
     assert node.client.software_name == "unknown"
 
@@ -71,13 +71,13 @@ def test_before_version_3_a_client_says_nothing_of_itself(node: Node) -> None:
     "name, version",
     [("", "1"), ("a", ""), ("-a", "1"), ("a", "1."), ("a b", "1"), ("a\n", "1"), ("a", "1\r\nb"), ("x" * 251, "1")],
 )
-def test_what_is_no_name_of_software_is_refused(node: Node, name: str, version: str) -> None:
+def test_what_is_no_name_of_software_is_refused(node: HandlerBroker, name: str, version: str) -> None:
     response = node.ask(introduction(name, version), 3)
     assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
     assert node.client.software_name == "unknown"
 
 
-def test_a_client_that_means_another_broker_starts_anew(node: Node) -> None:
+def test_a_client_that_means_another_broker_starts_anew(node: HandlerBroker) -> None:
     cluster_id = node.services.metadata.image.cluster_id
 
     def asked(cluster: str | None, node_id: int) -> ApiVersionsRequest:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -34,17 +34,17 @@ def assigned(
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, assignments=rows)
 
 
-def create(node: Node, version: int, *topics: CreatableTopic, validate_only: bool = False) -> dict[str, Any]:
+def create(node: HandlerBroker, version: int, *topics: CreatableTopic, validate_only: bool = False) -> dict[str, Any]:
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=1_000, validate_only=validate_only)
     return {row.name: row for row in node.ask(request, version).topics}
 
 
-def partitions_of(node: Node, name: str) -> int:
+def partitions_of(node: HandlerBroker, name: str) -> int:
     return len(node.services.metadata.image.topics[name].partitions)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_topics_are_created(node: Node, version: int) -> None:
+def test_topics_are_created(node: HandlerBroker, version: int) -> None:
     rows = create(node, version, topic("a", 2), topic("b", 1, retention_ms="1000"))
     made = node.services.metadata.image.topics
     for name, count in (("a", 2), ("b", 1)):
@@ -58,7 +58,7 @@ def test_topics_are_created(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 7])
-def test_the_settings_of_the_new_topic_are_told(node: Node, version: int) -> None:
+def test_the_settings_of_the_new_topic_are_told(node: HandlerBroker, version: int) -> None:
     row = create(node, version, topic("a", 1, cleanup_policy="compact"))["a"]
     told = {config.name: (config.value, config.config_source) for config in row.configs}
     assert told["cleanup.policy"] == ("compact", 1)  # of the topic
@@ -67,7 +67,7 @@ def test_the_settings_of_the_new_topic_are_told(node: Node, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
-def test_only_validated(node: Node, version: int) -> None:
+def test_only_validated(node: HandlerBroker, version: int) -> None:
     row = create(node, version, topic("a", 3), validate_only=True)["a"]
     assert (row.error_code, row.topic_id) == (ErrorCode.NONE, ZERO_UUID)
     assert row.num_partitions == (3 if version >= 5 else -1)
@@ -75,13 +75,13 @@ def test_only_validated(node: Node, version: int) -> None:
 
 
 def test_defaults(tmp_path: Path) -> None:
-    node = Node(tmp_path, num_partitions="4", default_replication_factor="3")
+    node = HandlerBroker(tmp_path, num_partitions="4", default_replication_factor="3")
     row = create(node, 7, topic("a", -1, -1))["a"]
     assert (row.error_code, row.num_partitions, row.replication_factor) == (ErrorCode.NONE, 4, 1)
     node.close()
 
 
-def test_an_assignment_by_hand(node: Node) -> None:
+def test_an_assignment_by_hand(node: HandlerBroker) -> None:
     row = create(node, 7, assigned("a", [0], [0]))["a"]
     assert (row.error_code, row.num_partitions, row.replication_factor) == (ErrorCode.NONE, 2, 1)
 
@@ -109,7 +109,7 @@ def test_an_assignment_by_hand(node: Node) -> None:
 )
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_what_is_refused_stops_no_other(
-    node: Node, wanted: CreatableTopic, code: ErrorCode, validate_only: bool
+    node: HandlerBroker, wanted: CreatableTopic, code: ErrorCode, validate_only: bool
 ) -> None:
     node.services.metadata.create_topic("there", 1)
     node.services.metadata.create_topic("is_there", 1)
@@ -120,20 +120,20 @@ def test_what_is_refused_stops_no_other(
     assert "a" not in node.services.metadata.image.topics
 
 
-def test_a_partition_that_is_assigned_twice(node: Node) -> None:
+def test_a_partition_that_is_assigned_twice(node: HandlerBroker) -> None:
     once = assigned("a", [0])
     wanted = CreatableTopic("a", -1, -1, once.assignments * 2)
     assert create(node, 7, wanted)["a"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_a_topic_that_is_named_twice_is_not_created(node: Node) -> None:
+def test_a_topic_that_is_named_twice_is_not_created(node: HandlerBroker) -> None:
     request = CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("a", 2)])
     rows = [(row.name, row.error_code) for row in node.ask(request, 7).topics]
     assert rows == [("a", ErrorCode.INVALID_REQUEST), ("b", ErrorCode.NONE)]
     assert set(node.services.metadata.image.topics) == {"b"}
 
 
-def test_too_many_partitions_in_one_request(node: Node) -> None:
+def test_too_many_partitions_in_one_request(node: HandlerBroker) -> None:
     rows = create(node, 7, topic("a", 9_999), topic("b", -1), topic("c", 1))
     assert {row.error_code for row in rows.values()} == {ErrorCode.POLICY_VIOLATION}
     assert not node.services.metadata.image.topics

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from headgate.protocol.records.batch import Record, build
 
@@ -18,7 +18,7 @@ def sizes(response: Any) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_all_partitions_or_some(node: Node, tmp_path: Path, version: int) -> None:
+def test_all_partitions_or_some(node: HandlerBroker, tmp_path: Path, version: int) -> None:
     node.services.metadata.create_topic("a", 2)
     node.services.metadata.create_topic("b", 1)
     batch = build([Record(0, 1_700_000_000_000, None, b"v", [])])

@@ -2,13 +2,13 @@
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartitionData, RequestedTopicData
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_this_node_is_the_quorum(node: Node, version: int) -> None:
+def test_this_node_is_the_quorum(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 3)
     wanted = RequestedTopicData("__cluster_metadata", [RequestedPartitionData(0)])
     response = node.ask(DescribeQuorumRequest([wanted]), version)

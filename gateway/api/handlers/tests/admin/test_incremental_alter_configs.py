@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.incremental_alter_configs import (
     APPEND,
@@ -29,7 +29,7 @@ def change(name: str, *configs: tuple[str, int, str | None], kind: int = Resourc
 
 
 def ask(
-    node: Node, *resources: AlterConfigsResource, version: int = 1, validate_only: bool = False
+    node: HandlerBroker, *resources: AlterConfigsResource, version: int = 1, validate_only: bool = False
 ) -> list[tuple[str, int]]:
     request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
     rows = node.ask(request, version).responses
@@ -37,31 +37,31 @@ def ask(
     return [(row.resource_name, row.error_code) for row in rows]
 
 
-def configs(node: Node, name: str = "t") -> dict[str, str]:
+def configs(node: HandlerBroker, name: str = "t") -> dict[str, str]:
     return dict(node.services.metadata.image.topics[name].configs)
 
 
 @pytest.fixture
-def topic(node: Node) -> Node:
+def topic(node: HandlerBroker) -> HandlerBroker:
     """A broker with topic t, which keeps records for a second."""
     node.services.metadata.create_topic("t", 1, configs={"retention.ms": "1000"})
     return node
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_settings_are_set_and_taken_away(topic: Node, version: int) -> None:
+def test_settings_are_set_and_taken_away(topic: HandlerBroker, version: int) -> None:
     changes = change("t", ("segment.bytes", SET, "5000"), ("retention.ms", DELETE, None), ("preallocate", DELETE, None))
     assert ask(topic, changes, version=version) == [("t", ErrorCode.NONE)]
     assert configs(topic) == {"segment.bytes": "5000"}
     assert topic.services.partitions.get("t", 0).log.config.segment_bytes == 5_000
 
 
-def test_only_validated(topic: Node) -> None:
+def test_only_validated(topic: HandlerBroker) -> None:
     assert ask(topic, change("t", ("retention.ms", SET, "5")), validate_only=True) == [("t", ErrorCode.NONE)]
     assert configs(topic) == {"retention.ms": "1000"}
 
 
-def test_lists_grow_and_shrink(topic: Node) -> None:
+def test_lists_grow_and_shrink(topic: HandlerBroker) -> None:
     ask(topic, change("t", ("cleanup.policy", APPEND, "compact,delete")))
     assert configs(topic)["cleanup.policy"] == "delete,compact"
     ask(topic, change("t", ("cleanup.policy", SUBTRACT, "delete")))
@@ -85,7 +85,7 @@ def test_lists_grow_and_shrink(topic: Node) -> None:
     ],
 )
 def test_what_is_refused_changes_nothing_and_stops_no_other(
-    topic: Node, changes: AlterConfigsResource, code: ErrorCode
+    topic: HandlerBroker, changes: AlterConfigsResource, code: ErrorCode
 ) -> None:
     topic.services.metadata.create_topic("other", 1)
     good = AlterableConfig("segment.bytes", SET, "5000")
@@ -96,7 +96,7 @@ def test_what_is_refused_changes_nothing_and_stops_no_other(
     assert configs(topic, "other") == {"segment.bytes": "6000"}
 
 
-def test_a_resource_that_is_named_twice(topic: Node) -> None:
+def test_a_resource_that_is_named_twice(topic: HandlerBroker) -> None:
     one = change("t", ("retention.ms", SET, "5"))
     assert ask(topic, one, one) == [("t", ErrorCode.INVALID_REQUEST)]
     assert configs(topic) == {"retention.ms": "1000"}
@@ -106,11 +106,11 @@ def group(name: str, *configs: tuple[str, int, str | None]) -> AlterConfigsResou
     return change(name, *configs, kind=ResourceType.GROUP)
 
 
-def group_configs(node: Node, name: str) -> dict[str, str]:
+def group_configs(node: HandlerBroker, name: str) -> dict[str, str]:
     return dict(node.services.metadata.image.configs.get((ResourceType.GROUP, name), {}))
 
 
-def test_settings_of_a_group_that_need_not_exist(node: Node) -> None:
+def test_settings_of_a_group_that_need_not_exist(node: HandlerBroker) -> None:
     changes = group("g", (SESSION, SET, "50000"), (INTERVAL, SET, "6000"))
     assert ask(node, changes, validate_only=True) == [("g", ErrorCode.NONE)]
     assert group_configs(node, "g") == {}
@@ -134,14 +134,14 @@ def test_settings_of_a_group_that_need_not_exist(node: Node) -> None:
         (group("g", ("share.sessions", SET, "1")), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_a_group_cannot_have(node: Node, changes: AlterConfigsResource, code: ErrorCode) -> None:
+def test_what_a_group_cannot_have(node: HandlerBroker, changes: AlterConfigsResource, code: ErrorCode) -> None:
     assert ask(node, changes) == [(changes.resource_name, code)]
     assert group_configs(node, changes.resource_name) == {}
 
 
 def test_a_session_must_outlast_the_interval_of_its_heartbeats(tmp_path: Path) -> None:
     bounds = {"group_consumer_min_session_timeout_ms": "5000", "group_consumer_max_heartbeat_interval_ms": "30000"}
-    node = Node(tmp_path, **bounds)
+    node = HandlerBroker(tmp_path, **bounds)
     assert ask(node, group("g", (SESSION, SET, "5000"))) == [("g", ErrorCode.INVALID_CONFIG)]
     assert ask(node, group("g", (SESSION, SET, "5001"))) == [("g", ErrorCode.NONE)]
     assert ask(node, group("g", (INTERVAL, SET, "5001"))) == [("g", ErrorCode.INVALID_CONFIG)]
@@ -152,7 +152,7 @@ def of_broker(name: str, *configs: tuple[str, int, str | None]) -> AlterConfigsR
     return change(name, *configs, kind=ResourceType.BROKER)
 
 
-def test_a_brokers_settings_take_effect_at_once_and_survive_a_restart(topic: Node) -> None:
+def test_a_brokers_settings_take_effect_at_once_and_survive_a_restart(topic: HandlerBroker) -> None:
     topic.services.metadata.create_topic("plain", 1)
     setting = ("message.max.bytes", SET, "1234")
     assert ask(topic, of_broker("", setting), validate_only=True) == [("", ErrorCode.NONE)]
@@ -183,21 +183,21 @@ def test_a_brokers_settings_take_effect_at_once_and_survive_a_restart(topic: Nod
         (of_broker("0", ("message.max.bytes", APPEND, "2")), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_a_broker_cannot_have(node: Node, changes: AlterConfigsResource, code: ErrorCode) -> None:
+def test_what_a_broker_cannot_have(node: HandlerBroker, changes: AlterConfigsResource, code: ErrorCode) -> None:
     good = AlterableConfig("log.retention.ms", SET, "5")
     both = AlterConfigsResource(changes.resource_type, changes.resource_name, [good, *changes.configs])
     assert ask(node, both) == [(changes.resource_name, code)]
     assert node.config.log_retention_ms is None
 
 
-def test_a_brokers_list_grows_from_what_it_started_with(node: Node) -> None:
+def test_a_brokers_list_grows_from_what_it_started_with(node: HandlerBroker) -> None:
     assert ask(node, of_broker("", ("log.cleanup.policy", APPEND, "compact"))) == [("", ErrorCode.NONE)]
     assert node.config["log.cleanup.policy"] == ("delete", "compact")
     assert ask(node, of_broker("", ("log.cleanup.policy", SUBTRACT, "delete,compact"))) == [("", ErrorCode.NONE)]
     assert node.config["log.cleanup.policy"] == ()
 
 
-def test_a_loggers_level(node: Node) -> None:
+def test_a_loggers_level(node: HandlerBroker) -> None:
     logger = logging.getLogger("headgate.of_this_test")
     level = partial(change, "0", kind=ResourceType.BROKER_LOGGER)
     assert ask(node, level((logger.name, SET, "ERROR")), validate_only=True) == [("0", ErrorCode.NONE)]

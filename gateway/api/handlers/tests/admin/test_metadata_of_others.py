@@ -13,7 +13,7 @@ from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.planning.topics import NewTopic, create_partitions, create_topic
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.shared_metadata import Cluster, SharedMetadata
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import (
@@ -50,7 +50,7 @@ SEGMENT = IncrementalAlterConfigsRequest(
 )
 
 
-class SharedNode(Node):
+class SharedNode(HandlerBroker):
     """A broker of a cluster, whose changes wait for `write` while a request is in flight."""
 
     def __init__(self, directory: Path) -> None:
@@ -82,7 +82,7 @@ class SharedNode(Node):
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedNode]:
-    monkeypatch.setattr(Node, "clusters", dict[Path, Cluster]())
+    monkeypatch.setattr(HandlerBroker, "clusters", dict[Path, Cluster]())
     made = SharedNode(tmp_path / "data")
     yield made
     made.close()
@@ -95,7 +95,7 @@ def code(response: Any) -> int:
     return found
 
 
-def partitions(node: Node, name: str = "t") -> int:
+def partitions(node: HandlerBroker, name: str = "t") -> int:
     """How many partitions of a topic are served."""
     return sum(partition.topic == name for partition in node.services.partitions)
 

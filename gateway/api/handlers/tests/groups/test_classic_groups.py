@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -21,7 +21,7 @@ JOIN_VERSIONS, SYNC_VERSIONS, HEARTBEAT_VERSIONS, LEAVE_VERSIONS = range(10), ra
 
 @pytest.fixture
 def node(tmp_path: Path) -> Any:
-    node = Node(tmp_path, group_initial_rebalance_delay_ms="0")
+    node = HandlerBroker(tmp_path, group_initial_rebalance_delay_ms="0")
     yield node
     node.close()
 
@@ -35,7 +35,7 @@ def syncing(member_id: str, generation: int, **assignments: bytes) -> SyncGroupR
     return SyncGroupRequest("group", generation, member_id, None, "consumer", "range", rows)
 
 
-def enter(node: Node, version: int = 9) -> Any:
+def enter(node: HandlerBroker, version: int = 9) -> Any:
     """Become the one member of a group that waits for its assignment."""
     answer = node.ask(joining(), version)
     if version >= 4:
@@ -46,7 +46,7 @@ def enter(node: Node, version: int = 9) -> Any:
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_join(node: Node, version: int) -> None:
+def test_join(node: HandlerBroker, version: int) -> None:
     answer = enter(node, version)
     assert answer.generation_id == 1
     assert answer.leader == answer.member_id
@@ -57,7 +57,7 @@ def test_join(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", SYNC_VERSIONS)
-def test_sync(node: Node, version: int) -> None:
+def test_sync(node: HandlerBroker, version: int) -> None:
     member_id = enter(node).member_id
     answer = node.ask(SyncGroupRequest("group", 1, member_id, None, *_protocol(version), [_gives(member_id)]), version)
     assert (answer.error_code, answer.assignment) == (ErrorCode.NONE, b"all")
@@ -65,14 +65,14 @@ def test_sync(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", HEARTBEAT_VERSIONS)
-def test_heartbeat(node: Node, version: int) -> None:
+def test_heartbeat(node: HandlerBroker, version: int) -> None:
     member_id = enter(node).member_id
     assert node.ask(HeartbeatRequest("group", 1, member_id), version).error_code == ErrorCode.NONE
     assert node.ask(HeartbeatRequest("group", 2, member_id), version).error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("version", LEAVE_VERSIONS)
-def test_leave(node: Node, version: int) -> None:
+def test_leave(node: HandlerBroker, version: int) -> None:
     member_id = enter(node).member_id
     answer = node.ask(LeaveGroupRequest("group", member_id, [MemberIdentity(member_id)]), version)
     assert answer.error_code == ErrorCode.NONE
@@ -89,18 +89,18 @@ def test_leave(node: Node, version: int) -> None:
         (LeaveGroupRequest(), LEAVE_VERSIONS),
     ],
 )
-def test_a_group_needs_a_name(node: Node, request_: Message, versions: range) -> None:
+def test_a_group_needs_a_name(node: HandlerBroker, request_: Message, versions: range) -> None:
     for version in versions:
         assert node.ask(request_, version).error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_errors_of_join_can_be_written_in_every_version(node: Node, version: int) -> None:
+def test_errors_of_join_can_be_written_in_every_version(node: HandlerBroker, version: int) -> None:
     answer = node.ask(joining("nobody"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
 
 
-def test_a_group_lives_through_a_restart(node: Node) -> None:
+def test_a_group_lives_through_a_restart(node: HandlerBroker) -> None:
     member_id = enter(node).member_id
     node.ask(syncing(member_id, 1, **{member_id: b"all"}), 5)
     node.restart()
@@ -116,7 +116,7 @@ def test_a_group_lives_through_a_restart(node: Node) -> None:
     ],
 )
 def test_while_the_group_is_loaded_all_is_well_with_a_heartbeat(
-    node: Node, monkeypatch: pytest.MonkeyPatch, error: ErrorCode, answer: ErrorCode
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, error: ErrorCode, answer: ErrorCode
 ) -> None:
     def submit(*_: Any) -> None:
         raise KafkaError(error)

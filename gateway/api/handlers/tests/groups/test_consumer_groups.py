@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_describe import (
@@ -25,12 +25,12 @@ VERSIONS = range(2)
 
 @pytest.fixture
 def node(tmp_path: Path) -> Any:
-    node = Node(tmp_path, group_initial_rebalance_delay_ms="0")
+    node = HandlerBroker(tmp_path, group_initial_rebalance_delay_ms="0")
     yield node
     node.close()
 
 
-def make_topic(node: Node, partitions: int) -> bytes:
+def make_topic(node: HandlerBroker, partitions: int) -> bytes:
     """The topic `t`, and its id."""
     node.services.metadata.create_topic("t", partitions)
     return node.services.metadata.image.topics["t"].topic_id
@@ -49,7 +49,7 @@ def joining(member_id: str = "m", group_id: str = "group", **fields: Any) -> Con
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_join_stay_and_leave(node: Node, version: int) -> None:
+def test_join_stay_and_leave(node: HandlerBroker, version: int) -> None:
     topic = make_topic(node, 2)
     answer = node.ask(joining("" if version == 0 else "m"), version)
     assert (answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms) == (ErrorCode.NONE, 1, 5_000)
@@ -63,7 +63,7 @@ def test_join_stay_and_leave(node: Node, version: int) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_refusal_says_why(node: Node) -> None:
+def test_a_refusal_says_why(node: HandlerBroker) -> None:
     answer = node.ask(joining(subscribed_topic_regex="(t"), 1)
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "missing )" in answer.error_message
@@ -74,7 +74,7 @@ def test_a_refusal_says_why(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_describe(node: Node, version: int) -> None:
+def test_describe(node: HandlerBroker, version: int) -> None:
     topic = make_topic(node, 2)
     node.ask(joining(), 1)
     node.ask(JoinGroupRequest("classic", 10_000, 60_000, "", None, "x", [JoinGroupRequestProtocol("p", b"")]), 3)
@@ -94,12 +94,12 @@ def test_describe(node: Node, version: int) -> None:
         assert other.authorized_operations == authorized_operations.UNKNOWN
 
 
-def test_a_group_that_is_named_often_is_described_once(node: Node) -> None:
+def test_a_group_that_is_named_often_is_described_once(node: HandlerBroker) -> None:
     rows = node.ask(ConsumerGroupDescribeRequest(["a", "b", *["a"] * 1_000]), 1).groups
     assert [row.group_id for row in rows] == ["a", "b"]
 
 
-def test_a_group_is_listed_with_its_type(node: Node) -> None:
+def test_a_group_is_listed_with_its_type(node: HandlerBroker) -> None:
     node.ask(joining(), 1)
     (row,) = node.ask(ListGroupsRequest(types_filter=["consumer"]), 5).groups
     assert (row.group_id, row.group_type, row.group_state, row.protocol_type) == (
@@ -110,7 +110,7 @@ def test_a_group_is_listed_with_its_type(node: Node) -> None:
     )
 
 
-def test_topics_that_come_reach_the_group(node: Node) -> None:
+def test_topics_that_come_reach_the_group(node: HandlerBroker) -> None:
     node.ask(joining(), 1)
     topic = make_topic(node, 3)
     answer = node.ask(ConsumerGroupHeartbeatRequest("group", "m", 1), 1)
@@ -118,7 +118,7 @@ def test_topics_that_come_reach_the_group(node: Node) -> None:
     assert [(row.topic_id, row.partitions) for row in answer.assignment.topic_partitions] == [(topic, [0, 1, 2])]
 
 
-def test_a_member_commits_with_its_epoch(node: Node) -> None:
+def test_a_member_commits_with_its_epoch(node: HandlerBroker) -> None:
     make_topic(node, 1)
     node.ask(joining(), 1)
     for epoch, code in ((1, ErrorCode.NONE), (2, ErrorCode.STALE_MEMBER_EPOCH)):

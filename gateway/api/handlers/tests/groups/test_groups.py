@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
@@ -27,9 +27,9 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path) -> Iterator[HandlerBroker]:
     """A broker with a group that has a member, "busy", and one that has only an offset, "simple"."""
-    node = Node(tmp_path, group_initial_rebalance_delay_ms="0")
+    node = HandlerBroker(tmp_path, group_initial_rebalance_delay_ms="0")
     node.services.metadata.create_topic("t", 1)
     node.ask(commit_request("simple", {0: 5}), 8)
     member = node.ask(joining(node.ask(joining(), 5).member_id), 5).member_id
@@ -43,7 +43,7 @@ def joining(member_id: str = "") -> JoinGroupRequest:
     return JoinGroupRequest("busy", 10_000, 60_000, member_id, None, "consumer", protocols)
 
 
-def listed(node: Node, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Any:
+def listed(node: HandlerBroker, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Any:
     response = node.ask(ListGroupsRequest(list(states), list(types)), version)
     assert response.error_code == ErrorCode.NONE
     return sorted((row.group_id, row.protocol_type, row.group_state, row.group_type) for row in response.groups)
@@ -53,7 +53,7 @@ def listed(node: Node, version: int = 5, states: tuple[str, ...] = (), types: tu
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_all_groups(node: Node, version: int) -> None:
+def test_all_groups(node: HandlerBroker, version: int) -> None:
     state, kind = version >= 4, version >= 5
     assert listed(node, version) == [
         ("busy", "consumer", "Stable" * state, "classic" * kind),
@@ -72,7 +72,7 @@ def test_all_groups(node: Node, version: int) -> None:
         (("stable",), ("classic", "consumer"), ["busy"]),
     ],
 )
-def test_filters(node: Node, states: tuple[str, ...], types: tuple[str, ...], groups: list[str]) -> None:
+def test_filters(node: HandlerBroker, states: tuple[str, ...], types: tuple[str, ...], groups: list[str]) -> None:
     assert [row[0] for row in listed(node, 5, states, types)] == groups
 
 
@@ -80,7 +80,7 @@ def test_filters(node: Node, states: tuple[str, ...], types: tuple[str, ...], gr
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_group_and_one_that_is_not_there(node: Node, version: int) -> None:
+def test_a_group_and_one_that_is_not_there(node: HandlerBroker, version: int) -> None:
     busy, none = node.ask(DescribeGroupsRequest(["busy", "none"]), version).groups
     assert (busy.error_code, busy.group_id, busy.group_state) == (ErrorCode.NONE, "busy", "Stable")
     assert (busy.protocol_type, busy.protocol_data) == ("consumer", "range")
@@ -93,7 +93,7 @@ def test_a_group_and_one_that_is_not_there(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 6])
-def test_what_a_client_may_do_is_told_if_it_asks(node: Node, version: int) -> None:
+def test_what_a_client_may_do_is_told_if_it_asks(node: HandlerBroker, version: int) -> None:
     asked = node.ask(DescribeGroupsRequest(["busy"], include_authorized_operations=True), version).groups
     assert [row.authorized_operations for row in asked] == [authorized_operations.GROUP]
     unasked = node.ask(DescribeGroupsRequest(["busy"]), version).groups
@@ -104,7 +104,7 @@ def test_what_a_client_may_do_is_told_if_it_asks(node: Node, version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_only_a_group_without_members_is_deleted(node: Node, version: int) -> None:
+def test_only_a_group_without_members_is_deleted(node: HandlerBroker, version: int) -> None:
     rows = node.ask(DeleteGroupsRequest(["busy", "simple", "none"]), version).results
     assert [(row.group_id, row.error_code) for row in rows] == [
         ("busy", ErrorCode.NON_EMPTY_GROUP),
@@ -119,7 +119,7 @@ def test_only_a_group_without_members_is_deleted(node: Node, version: int) -> No
     assert [row[0] for row in listed(node)] == ["busy"]
 
 
-def test_the_topic_of_groups_gets_no_more_partitions(node: Node) -> None:
+def test_the_topic_of_groups_gets_no_more_partitions(node: HandlerBroker) -> None:
     """Every group would belong to another partition, and its offsets be lost."""
     wanted = CreatePartitionsTopic("__consumer_offsets", 51, None)
     (row,) = node.ask(CreatePartitionsRequest([wanted], 1_000), 3).results
@@ -128,12 +128,12 @@ def test_the_topic_of_groups_gets_no_more_partitions(node: Node) -> None:
     assert group.topics[0].partitions[0].committed_offset == 5
 
 
-def test_a_group_that_is_named_often_is_described_once(node: Node) -> None:
+def test_a_group_that_is_named_often_is_described_once(node: HandlerBroker) -> None:
     rows = node.ask(DescribeGroupsRequest(["busy", "simple", *["busy"] * 1_000]), 5).groups
     assert [row.group_id for row in rows] == ["busy", "simple"]
 
 
-def test_of_a_group_that_is_named_twice_the_second_is_gone(node: Node) -> None:
+def test_of_a_group_that_is_named_twice_the_second_is_gone(node: HandlerBroker) -> None:
     rows = node.ask(DeleteGroupsRequest(["simple", "simple"]), 2).results
     assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
 

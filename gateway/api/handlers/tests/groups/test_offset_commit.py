@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, offsets_partitions
+from headgate.gateway.tests.builders import HandlerBroker, offsets_partitions
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -24,7 +24,7 @@ NONE = ErrorCode.NONE
 
 
 @pytest.fixture
-def topic(node: Node) -> OffsetCommitRequestTopic:
+def topic(node: HandlerBroker) -> OffsetCommitRequestTopic:
     """A topic "t" of two partitions, with an offset for the second."""
     node.services.metadata.create_topic("t", 2)
     topic_id = node.services.metadata.image.topics["t"].topic_id
@@ -41,7 +41,7 @@ def rows(response: OffsetCommitResponse) -> list[tuple[str, bytes, int, int]]:
     ]
 
 
-def written(node: Node) -> list[object]:
+def written(node: HandlerBroker) -> list[object]:
     """The records of the one partition that has some."""
     partitions = [
         node.services.partitions.get("__consumer_offsets", index)
@@ -55,7 +55,9 @@ def written(node: Node) -> list[object]:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_every_version_is_written_and_answered(node: Node, topic: OffsetCommitRequestTopic, version: int) -> None:
+def test_every_version_is_written_and_answered(
+    node: HandlerBroker, topic: OffsetCommitRequestTopic, version: int
+) -> None:
     response = node.ask(OffsetCommitRequest("g", topics=[topic]), version)
     topic_id = topic.topic_id if version >= 10 else ZERO_UUID
     assert rows(response) == [("" if version >= 10 else "t", topic_id, 1, NONE)]
@@ -65,14 +67,14 @@ def test_every_version_is_written_and_answered(node: Node, topic: OffsetCommitRe
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_retention_of_its_own_is_written(node: Node, topic: OffsetCommitRequestTopic, version: int) -> None:
+def test_a_retention_of_its_own_is_written(node: HandlerBroker, topic: OffsetCommitRequestTopic, version: int) -> None:
     node.ask(OffsetCommitRequest("g", retention_time_ms=1000, topics=[topic]), version)
     now_ms = node.time.clock.now_ms()
     value = OffsetCommitValue(42, -1, "note", now_ms, now_ms + 1000)
     assert written(node) == [(OffsetCommitKey("g", "t", 1), value)]
 
 
-def test_what_was_committed_is_there_after_a_restart(node: Node, topic: OffsetCommitRequestTopic) -> None:
+def test_what_was_committed_is_there_after_a_restart(node: HandlerBroker, topic: OffsetCommitRequestTopic) -> None:
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
     node.restart()
     (shard,) = (shard for shard in node.services.groups.shards() if shard.offsets.groups)
@@ -81,7 +83,7 @@ def test_what_was_committed_is_there_after_a_restart(node: Node, topic: OffsetCo
 
 @pytest.mark.parametrize("version, code", [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_the_version_of_the_request_decides(
-    node: Node, topic: OffsetCommitRequestTopic, version: int, code: ErrorCode
+    node: HandlerBroker, topic: OffsetCommitRequestTopic, version: int, code: ErrorCode
 ) -> None:
     response = node.ask(OffsetCommitRequest("g", 4, "m", topics=[topic]), version)
     assert rows(response) == [("t", ZERO_UUID, 1, code)]
@@ -89,7 +91,7 @@ def test_the_version_of_the_request_decides(
 
 @pytest.mark.parametrize("version", [1, 10])
 def test_a_loading_coordinator_is_told_at_every_partition(
-    node: Node, topic: OffsetCommitRequestTopic, version: int
+    node: HandlerBroker, topic: OffsetCommitRequestTopic, version: int
 ) -> None:
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
     for replica in offsets_partitions(node):
@@ -103,7 +105,7 @@ def test_a_loading_coordinator_is_told_at_every_partition(
 
 
 def test_a_commit_that_is_not_replicated_in_time(
-    node: Node, topic: OffsetCommitRequestTopic, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, topic: OffsetCommitRequestTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
     replies: list[object] = []
@@ -130,7 +132,7 @@ def on_disk(directories: list[Path]) -> int:
 @pytest.mark.slow
 def test_fifty_partitions_at_rest_are_small(tmp_path: Path) -> None:
     """With nothing in them, and with an offset in every one; blocks are larger than what is in them."""
-    node = Node(tmp_path / "data", offsets_topic_num_partitions="50")
+    node = HandlerBroker(tmp_path / "data", offsets_topic_num_partitions="50")
     node.services.metadata.create_topic("t", 1)
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 42)])
     groups = {partition_of(f"group {number}", 50): f"group {number}" for number in range(500)}

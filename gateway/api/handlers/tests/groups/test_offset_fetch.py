@@ -8,7 +8,7 @@ from headgate.gateway.api.tests.large import Loop
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import Node, offsets_partitions, parked
+from headgate.gateway.tests.builders import HandlerBroker, offsets_partitions, parked
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_fetch import (
@@ -23,7 +23,7 @@ NOTHING = (-1, -1, "")
 
 
 @pytest.fixture
-def filled(node: Node) -> Node:
+def filled(node: HandlerBroker) -> HandlerBroker:
     """Groups "g" and "h" with offsets of a topic "t" of two partitions."""
     node.services.metadata.create_topic("t", 2)
     for group, index, offset in (("g", 1, 42), ("h", 0, 7)):
@@ -31,11 +31,11 @@ def filled(node: Node) -> Node:
     return node
 
 
-def topic_id(node: Node) -> bytes:
+def topic_id(node: HandlerBroker) -> bytes:
     return node.services.metadata.image.topics["t"].topic_id
 
 
-def request(node: Node, version: int, topics: dict[str, list[int]] | None, *groups: str) -> OffsetFetchRequest:
+def request(node: HandlerBroker, version: int, topics: dict[str, list[int]] | None, *groups: str) -> OffsetFetchRequest:
     """Ask for the same of every group, in the way of the version; only "t" has an id."""
     if version < 8:
         old = None if topics is None else [OffsetFetchRequestTopic(name, indexes) for name, indexes in topics.items()]
@@ -61,7 +61,7 @@ def rows(topics: Any) -> dict[str | bytes, list[tuple[int, tuple[int, int, str],
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_every_version_is_answered(filled: Node, version: int) -> None:
+def test_every_version_is_answered(filled: HandlerBroker, version: int) -> None:
     response = filled.ask(request(filled, version, {"t": [0, 1], "gone": [3]}, "g"), version)
     epoch = 3 if version >= 5 else -1
     expected: dict[str | bytes, Any] = {
@@ -81,7 +81,7 @@ def test_every_version_is_answered(filled: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_all_topics(filled: Node, version: int) -> None:
+def test_all_topics(filled: HandlerBroker, version: int) -> None:
     response = filled.ask(request(filled, version, None, "g"), version)
     topics = response.topics if version < 8 else response.groups[0].topics
     epoch = 3 if version >= 5 else -1
@@ -89,7 +89,7 @@ def test_all_topics(filled: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_many_groups_are_answered_in_order(filled: Node, version: int) -> None:
+def test_many_groups_are_answered_in_order(filled: HandlerBroker, version: int) -> None:
     count = filled.config.offsets_topic_num_partitions
     assert len({partition_of(group, count) for group in ("g", "h", "a")}) == 3
     response = filled.ask(request(filled, version, {"t": [0]}, "h", "a", "g"), version)
@@ -100,11 +100,11 @@ def test_many_groups_are_answered_in_order(filled: Node, version: int) -> None:
     ]
 
 
-def test_no_groups_at_all(filled: Node) -> None:
+def test_no_groups_at_all(filled: HandlerBroker) -> None:
     assert filled.ask(OffsetFetchRequest(groups=[]), 8).groups == []
 
 
-def test_a_group_may_be_asked_for_twice(filled: Node) -> None:
+def test_a_group_may_be_asked_for_twice(filled: HandlerBroker) -> None:
     first, second = (OffsetFetchRequestTopics("t", partition_indexes=[index]) for index in (0, 1))
     groups = [OffsetFetchRequestGroup("g", topics=[first]), OffsetFetchRequestGroup("g", topics=[second])]
     response = filled.ask(OffsetFetchRequest(groups=groups), 9)
@@ -114,7 +114,7 @@ def test_a_group_may_be_asked_for_twice(filled: Node) -> None:
     ]
 
 
-def test_a_group_may_not_be_asked_for_all_it_has_twice(filled: Node) -> None:
+def test_a_group_may_not_be_asked_for_all_it_has_twice(filled: HandlerBroker) -> None:
     everything = OffsetFetchRequestGroup("g", topics=None)
     response = filled.ask(OffsetFetchRequest(groups=[everything, everything]), 9)
     assert {group.error_code for group in response.groups} == {ErrorCode.INVALID_REQUEST}
@@ -123,12 +123,12 @@ def test_a_group_may_not_be_asked_for_all_it_has_twice(filled: Node) -> None:
     assert [(group.group_id, group.error_code) for group in response.groups] == [("g", NONE), ("h", NONE)]
 
 
-def reload(node: Node, group: str) -> None:
+def reload(node: HandlerBroker, group: str) -> None:
     index = partition_of(group, node.config.offsets_topic_num_partitions)
     node.services.groups.log_was_truncated(node.services.partitions.get(CONSUMER_OFFSETS, index))
 
 
-def test_a_group_that_is_loaded_holds_no_other_back(filled: Node) -> None:
+def test_a_group_that_is_loaded_holds_no_other_back(filled: HandlerBroker) -> None:
     reload(filled, "h")
     response = filled.ask(request(filled, 8, {"t": [1]}, "h", "g"), 8)
     assert [(group.error_code, len(group.topics)) for group in response.groups] == [
@@ -137,7 +137,7 @@ def test_a_group_that_is_loaded_holds_no_other_back(filled: Node) -> None:
     ]
 
 
-def test_where_old_versions_have_their_errors(filled: Node) -> None:
+def test_where_old_versions_have_their_errors(filled: HandlerBroker) -> None:
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     reload(filled, "g")
     assert rows(filled.ask(request(filled, 1, {"t": [1]}, "g"), 1).topics) == {"t": [(1, NOTHING, loading)]}
@@ -147,7 +147,7 @@ def test_where_old_versions_have_their_errors(filled: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_lost_is_not_told(filled: HandlerBroker, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for replica in offsets_partitions(filled):
         replica.fsync_before_commit = True
     with monkeypatch.context() as patch:
@@ -166,7 +166,7 @@ MANY = 300
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 5, 8, 9])
-def test_many_offsets_are_of_one_moment(node: Node, version: int) -> None:
+def test_many_offsets_are_of_one_moment(node: HandlerBroker, version: int) -> None:
     """They are told in steps; what is committed and forgotten meanwhile is not among them."""
 
     def commit(offset: int, *indexes: int) -> None:
@@ -194,7 +194,7 @@ def test_many_offsets_are_of_one_moment(node: Node, version: int) -> None:
     assert (again.groups[0] if version >= 8 else again).topics[0].partitions[0].committed_offset == 2
 
 
-def test_many_groups_are_asked_in_steps(filled: Node) -> None:
+def test_many_groups_are_asked_in_steps(filled: HandlerBroker) -> None:
     loop = Loop(filled)
     names = ["g", "h", *(f"group-{number}" for number in range(MANY))]
     asked = loop.ask(request(filled, 8, {"t": [0, 1]}, *names), 8)

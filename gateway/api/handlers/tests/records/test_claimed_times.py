@@ -13,7 +13,7 @@ import lz4.frame
 import pytest
 
 from headgate.gateway.api.context import CloseConnection
-from headgate.gateway.tests.builders import NOW_MS, Node, parked
+from headgate.gateway.tests.builders import NOW_MS, HandlerBroker, parked
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -38,20 +38,20 @@ def claimed(claim: int, *times: int, **options: Any) -> bytearray:
     return made
 
 
-def produce(node: Node, data: bytes | bytearray, version: int = 9, acks: int = -1) -> Any:
+def produce(node: HandlerBroker, data: bytes | bytearray, version: int = 9, acks: int = -1) -> Any:
     """The row of the answer."""
     response = node.ask(produce_request(bytearray(data), acks=acks, timeout_ms=1_500), version)
     return response.responses[0].partition_responses[0]
 
 
-def find(node: Node, timestamp: int) -> int:
+def find(node: HandlerBroker, timestamp: int) -> int:
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = ListOffsetsTopic(name="t", partitions=[partition])
     offset: int = node.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7).topics[0].partitions[0].offset
     return offset
 
 
-def maxima(node: Node) -> list[int]:
+def maxima(node: HandlerBroker) -> list[int]:
     """The maximum timestamps of the stored batches."""
     piece = node.services.partitions.get("t", 0).read(0, 1 << 20, 0, at_least_one=True)
     assert piece is not None
@@ -61,7 +61,9 @@ def maxima(node: Node) -> list[int]:
 @pytest.mark.parametrize("codec", [0, LZ4])
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("claim", ["-1", "base", "too late"])
-def test_records_are_found_by_time_whatever_the_header_claims(node: Node, claim: str, topic: str, codec: int) -> None:
+def test_records_are_found_by_time_whatever_the_header_claims(
+    node: HandlerBroker, claim: str, topic: str, codec: int
+) -> None:
     node.services.metadata.create_topic("t", 1, configs=TOPICS[topic])
     for first in range(NOW_MS, NOW_MS + 1_000, 100):
         header = {"-1": -1, "base": first, "too late": NOW_MS + 2 * HOUR_MS}[claim]
@@ -76,7 +78,7 @@ def test_records_are_found_by_time_whatever_the_header_claims(node: Node, claim:
 
 
 def test_full_validation_stores_the_maximum_of_the_records(tmp_path: Path) -> None:
-    node = Node(tmp_path, headgate_validate_records="full")
+    node = HandlerBroker(tmp_path, headgate_validate_records="full")
     node.services.metadata.create_topic("t", 1)
     for claim in (-1, NOW_MS, NOW_MS + 5, NOW_MS + 7, NOW_MS + 9, NOW_MS + 2 * HOUR_MS):
         assert produce(node, claimed(claim, NOW_MS, NOW_MS + 7, NOW_MS + 1)).error_code == ErrorCode.NONE
@@ -86,7 +88,7 @@ def test_full_validation_stores_the_maximum_of_the_records(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("version", [7, 12])
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_producer_outlives_the_next_sweep_and_is_not_doubled(node: Node, topic: str, version: int) -> None:
+def test_a_producer_outlives_the_next_sweep_and_is_not_doubled(node: HandlerBroker, topic: str, version: int) -> None:
     node.services.metadata.create_topic("t", 1, configs=TOPICS[topic])
     data = claimed(-1, NOW_MS, NOW_MS + 1, producer_id=5, producer_epoch=0, base_sequence=0)
     assert produce(node, data, version).base_offset == 0
@@ -97,7 +99,7 @@ def test_a_producer_outlives_the_next_sweep_and_is_not_doubled(node: Node, topic
     assert (row.error_code, row.base_offset, log.end_offset) == (ErrorCode.NONE, 0, 2)
 
 
-def test_young_values_are_not_compacted_whatever_the_header_claims(node: Node) -> None:
+def test_young_values_are_not_compacted_whatever_the_header_claims(node: HandlerBroker) -> None:
     configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(HOUR_MS)}
     node.services.metadata.create_topic("t", 1, configs=configs)
     produce(node, claimed(-1, NOW_MS, NOW_MS))
@@ -110,7 +112,7 @@ def test_young_values_are_not_compacted_whatever_the_header_claims(node: Node) -
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_record_ten_days_ahead_is_refused_by_its_number(node: Node, topic: str) -> None:
+def test_a_record_ten_days_ahead_is_refused_by_its_number(node: HandlerBroker, topic: str) -> None:
     node.services.metadata.create_topic("t", 1, configs=TOPICS[topic])
     row = produce(node, claimed(-1, NOW_MS, NOW_MS + 240 * HOUR_MS, NOW_MS + 1))
     assert (row.error_code, row.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
@@ -120,7 +122,7 @@ def test_a_record_ten_days_ahead_is_refused_by_its_number(node: Node, topic: str
 
 @pytest.mark.parametrize("is_slow", [False, True])
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_records_of_a_doubtful_header_are_read_by_a_thread(node: Node, acks: int, is_slow: bool) -> None:
+def test_records_of_a_doubtful_header_are_read_by_a_thread(node: HandlerBroker, acks: int, is_slow: bool) -> None:
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).disk.is_slow = is_slow
     thread = node.time.scheduler.hold_slices()
@@ -138,7 +140,7 @@ def test_records_of_a_doubtful_header_are_read_by_a_thread(node: Node, acks: int
 
 @pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("topic", TOPICS)
-def test_linked_blocks_of_lz4_are_refused(node: Node, topic: str, version: int) -> None:
+def test_linked_blocks_of_lz4_are_refused(node: HandlerBroker, topic: str, version: int) -> None:
     """Apache Kafka 3.9 and 4.1 answer UNKNOWN_SERVER_ERROR: its consumers stop at such a batch."""
     node.services.metadata.create_topic("t", 1, configs=TOPICS[topic])
     sound = build([Record(timestamp=NOW_MS, key=b"k", value=bytes(200_000))])

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from headgate.gateway.api.handlers.tests.records.test_claimed_times import NEWEST, find, produce
-from headgate.gateway.tests.builders import NOW_MS, Node
+from headgate.gateway.tests.builders import NOW_MS, HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.records import batch, legacy
 from headgate.protocol.records.batch import Record, read_header, split
@@ -113,7 +113,7 @@ def theirs(kafka: Kafka39, data: bytes, topic: str) -> bytes | tuple[ErrorCode, 
         return error.code, error.indexes
 
 
-def stored(node: Node) -> bytes:
+def stored(node: HandlerBroker) -> bytes:
     log = node.services.partitions.get("t", 0).log
     data, offset = b"", 0
     while (piece := log.read(offset, 1 << 30, log.end_offset, at_least_one=True)) is not None:
@@ -129,7 +129,7 @@ def is_like(code: ErrorCode, expected: ErrorCode) -> bool:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_what_kafka_accepts_is_stored_and_found_alike(kafka: Kafka39, topic: str, tmp_path: Path) -> None:
     random = Random(f"{SEED} {topic}")
-    node = Node(tmp_path, headgate_validate_records=TOPICS[topic][0])
+    node = HandlerBroker(tmp_path, headgate_validate_records=TOPICS[topic][0])
     node.services.metadata.create_topic("t", 1, configs={**LIMITS, **TOPICS[topic][1]})
     log = node.services.partitions.get("t", 0).log
     expected, refused = b"", 0

@@ -19,16 +19,16 @@ from headgate.gateway.api.fetch.tests.fetches import (
 )
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node, start
+from headgate.gateway.tests.builders import HandlerBroker, start
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.storage.files import File, parent
 from headgate.storage.log.log import Log
 
 
 @pytest.fixture
-def disks(tmp_path: Path) -> Iterator[Node]:
+def disks(tmp_path: Path) -> Iterator[HandlerBroker]:
     """Of the topic t each has a partition with two batches."""
-    node = Node(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    node = HandlerBroker(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         append(node, "t", b"a", index=index)
@@ -37,7 +37,7 @@ def disks(tmp_path: Path) -> Iterator[Node]:
     node.close()
 
 
-def both(node: Node) -> FetchRequest:
+def both(node: HandlerBroker) -> FetchRequest:
     return request(wanted(node, "t", 12, from_offset(1, 0), from_offset(1, 1)))
 
 
@@ -47,7 +47,7 @@ def there(response: Any) -> list[int]:
     return [row.partition_index for row in rows(response) if len(row.records)]
 
 
-def test_what_one_disk_has_does_not_wait_for_another(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_disk_has_does_not_wait_for_another(disks: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = let_cool(disks, monkeypatch)
     answers = parked_fetch(disks, both(disks))
     assert len(threads.waiting) == 2, "a thread for each"
@@ -59,7 +59,7 @@ def test_what_one_disk_has_does_not_wait_for_another(disks: Node, monkeypatch: p
 
 @pytest.mark.parametrize("version", [3, 9, 12])
 def test_what_comes_while_a_disk_hangs_is_told_at_once(
-    disks: Node, version: int, monkeypatch: pytest.MonkeyPatch
+    disks: HandlerBroker, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that has read all of one disk's partition, and waits for the other's."""
     threads = let_cool(disks, monkeypatch)
@@ -76,7 +76,7 @@ def test_what_comes_while_a_disk_hangs_is_told_at_once(
         threads.run_one()
 
 
-def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where what the other one has given is gone again."""
     threads, patience = let_cool(disks, monkeypatch), list[bool]()
     warm, read = File.warm, Log.read
@@ -98,7 +98,9 @@ def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch
     threads.run_one()
 
 
-def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(
+    disks: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else each fetch that has something of one disk would add to what waits for the other, which hangs."""
     threads = let_cool(disks, monkeypatch)
     parked_fetch(disks, both(disks))
@@ -111,7 +113,7 @@ def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(disks: Node, m
     assert (threads.waiting, file.references) == ([], 1)
 
 
-def test_a_piece_tells_its_disk(disks: Node) -> None:
+def test_a_piece_tells_its_disk(disks: HandlerBroker) -> None:
     found = []
     for index in (0, 1):
         piece = disks.services.partitions.get("t", index).read(0, 100, 0, True)
@@ -122,7 +124,7 @@ def test_a_piece_tells_its_disk(disks: Node) -> None:
 
 
 def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
-    disks: Node, monkeypatch: pytest.MonkeyPatch
+    disks: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = let_cool(disks, monkeypatch)
     one = [request(wanted(disks, "t", 12, from_offset(1, index))) for index in (0, 1)]
@@ -138,7 +140,7 @@ def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
 
 @pytest.mark.parametrize("hangs_up", [False, True])
 def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
-    disks: Node, hangs_up: bool, monkeypatch: pytest.MonkeyPatch
+    disks: HandlerBroker, hangs_up: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come again as long as it hangs, and what they want when it is back is read first."""
     threads = let_cool(disks, monkeypatch)

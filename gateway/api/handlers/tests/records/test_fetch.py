@@ -22,7 +22,7 @@ from headgate.gateway.api.fetch.tests.fetches import (
 from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, led_elsewhere, parked, start
+from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere, parked, start
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.protocol.records import legacy
@@ -35,7 +35,7 @@ VERSIONS = range(4, 19)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_batches_are_planned_as_pieces_of_the_segment(node: Node, version: int) -> None:
+def test_batches_are_planned_as_pieces_of_the_segment(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"a", b"b") + append(node, "t", b"c")
     response = node.handle(request(wanted(node, "t", version, from_offset(0))), version)
@@ -47,7 +47,7 @@ def test_batches_are_planned_as_pieces_of_the_segment(node: Node, version: int) 
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_both_isolation_levels_are_answered(node: Node, isolation_level: int) -> None:
+def test_both_isolation_levels_are_answered(node: HandlerBroker, isolation_level: int) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"a")
     fetch = request(wanted(node, "t", 12, from_offset(0)), isolation_level=isolation_level)
@@ -56,7 +56,7 @@ def test_both_isolation_levels_are_answered(node: Node, isolation_level: int) ->
     assert sizes(response) == [size]
 
 
-def test_limits_cut_between_batches_and_the_first_comes_whole(node: Node) -> None:
+def test_limits_cut_between_batches_and_the_first_comes_whole(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 3)
     size = append(node, "t", bytes(1_000))
     for index in (0, 1, 2):
@@ -70,7 +70,7 @@ def test_limits_cut_between_batches_and_the_first_comes_whole(node: Node) -> Non
     assert sizes(node.handle(tiny, 12)) == [size, 0, 0]
 
 
-def test_an_empty_fetch_waits_for_one_append(node: Node) -> None:
+def test_an_empty_fetch_waits_for_one_append(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 2)
     replies: list[Any] = []
     both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
@@ -83,7 +83,7 @@ def test_an_empty_fetch_waits_for_one_append(node: Node) -> None:
     assert sizes(replies[0]) == [0, size]
 
 
-def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
+def test_it_waits_for_min_bytes_over_all_partitions(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 2)
     size = append(node, "t", b"first")
     replies: list[Any] = []
@@ -100,7 +100,7 @@ def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
     sizes(replies[0])
 
 
-def test_the_time_is_up_with_what_there_is(node: Node) -> None:
+def test_the_time_is_up_with_what_there_is(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"a")
     replies = parked(
@@ -110,7 +110,7 @@ def test_the_time_is_up_with_what_there_is(node: Node) -> None:
     assert sizes(replies[0]) == [size]
 
 
-def test_it_does_not_wait_for_what_its_limits_keep_back(node: Node) -> None:
+def test_it_does_not_wait_for_what_its_limits_keep_back(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 2)
     size = append(node, "t", b"first")
     for index in (0, 1):
@@ -124,7 +124,7 @@ def test_it_does_not_wait_for_what_its_limits_keep_back(node: Node) -> None:
     assert sizes(node.handle(capped, 12)) == [size]
 
 
-def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
+def test_it_does_not_wait_at_the_end_of_an_older_segment(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"old")
     log = node.services.partitions.get("t", 0).log
@@ -137,7 +137,7 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     assert is_task(node.handle(behind, 12))
 
 
-def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
+def test_a_topic_made_anew_ends_the_wait(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
@@ -146,7 +146,7 @@ def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
     assert sizes(replies[0]) == [0]
 
 
-def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
+def test_a_deleted_topic_ends_the_wait(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
@@ -154,7 +154,7 @@ def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
     assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
+def test_an_incremental_fetch_tells_only_what_is_new(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 2)
     both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
     first = node.handle(request(both, session_epoch=0), 12)
@@ -167,12 +167,12 @@ def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
 
 
 @pytest.fixture
-def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
+def cold(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """The threads of `let_cool`."""
     return let_cool(node, monkeypatch)
 
 
-def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: HeldThreads) -> None:
+def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: HandlerBroker, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         for _ in range(30):
@@ -193,7 +193,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
 
 
 def test_what_is_in_memory_does_not_wait_for_what_is_not(
-    node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
@@ -217,7 +217,9 @@ def test_what_is_in_memory_does_not_wait_for_what_is_not(
     sizes(second)
 
 
-def test_cold_partitions_are_brought_together(node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_partitions_are_brought_together(
+    node: HandlerBroker, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = MAX_READS_AT_ONCE + 10
     node.services.metadata.create_topic("t", count)
     for index in range(count):
@@ -234,7 +236,7 @@ def test_cold_partitions_are_brought_together(node: Node, cold: HeldThreads, mon
     cold.run_one()
 
 
-def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThreads) -> None:
+def test_who_goes_while_a_thread_reads_leaves_nothing(node: HandlerBroker, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     for _ in range(30):
         append(node, "t", bytes(1_000))
@@ -250,7 +252,7 @@ def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThre
 
 
 def test_what_is_gone_again_at_once_is_waited_for(
-    node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
@@ -262,7 +264,7 @@ def test_what_is_gone_again_at_once_is_waited_for(
     sizes(answers[0])
 
 
-def test_a_disk_that_does_not_answer_is_told(node: Node, cold: HeldThreads) -> None:
+def test_a_disk_that_does_not_answer_is_told(node: HandlerBroker, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
@@ -275,7 +277,7 @@ def test_a_disk_that_does_not_answer_is_told(node: Node, cold: HeldThreads) -> N
 
 @pytest.mark.parametrize("is_woken", [True, False])
 def test_a_poll_ends_with_what_is_in_memory_by_then(
-    node: Node, monkeypatch: pytest.MonkeyPatch, is_woken: bool
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, is_woken: bool
 ) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1, 1):
@@ -300,7 +302,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     sizes(answers[0])
 
 
-def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: Node) -> None:
+def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked(node, old(node, 12, from_offset(0), max_wait_ms=500))
     led_elsewhere(node, 5, "t")
@@ -310,7 +312,7 @@ def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: Node) ->
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 9])
-def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThreads, version: int) -> None:
+def test_an_old_version_reads_a_cold_disk_in_threads(node: HandlerBroker, cold: HeldThreads, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     for number in range(30):
         put(node, Record(-1, NOW_MS, None, b"%d" % number), codec=4)
@@ -332,7 +334,9 @@ def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThrea
 
 
 @pytest.mark.parametrize("version", [1, 9])
-def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: HeldThreads, version: int) -> None:
+def test_an_old_client_that_goes_at_any_moment_leaves_nothing(
+    node: HandlerBroker, cold: HeldThreads, version: int
+) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=4)
     put(node, codec=4)

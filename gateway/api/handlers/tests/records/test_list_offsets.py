@@ -11,7 +11,7 @@ from headgate.gateway.api.handlers import list_offsets
 from headgate.gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node, parked
+from headgate.gateway.tests.builders import HandlerBroker, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.records.batch import Record, build
@@ -23,12 +23,14 @@ NOW_MS = 1_700_000_000_000
 NOTHING = (0, -1, -1)
 
 
-def append(node: Node, *timestamps: int) -> None:
+def append(node: HandlerBroker, *timestamps: int) -> None:
     batch = build([Record(timestamp=timestamp, value=b"x") for timestamp in timestamps])
     node.services.partitions.get("t", 0).append(memoryview(batch), 1, NOW_MS)
 
 
-def find(node: Node, version: int, timestamp: int, name: str = "t", index: int = 0, **options: Any) -> tuple[int, ...]:
+def find(
+    node: HandlerBroker, version: int, timestamp: int, name: str = "t", index: int = 0, **options: Any
+) -> tuple[int, ...]:
     partition = ListOffsetsPartition(partition_index=index, timestamp=timestamp, **options)
     topic = ListOffsetsTopic(name=name, partitions=[partition])
     response = node.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), version)
@@ -37,7 +39,7 @@ def find(node: Node, version: int, timestamp: int, name: str = "t", index: int =
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_ends_and_a_time(node: Node, version: int) -> None:
+def test_the_ends_and_a_time(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, NOW_MS, NOW_MS + 10)
     append(node, NOW_MS + 20)
@@ -49,14 +51,14 @@ def test_the_ends_and_a_time(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + 21, 1 << 62])
-def test_no_match_is_minus_one(node: Node, timestamp: int) -> None:
+def test_no_match_is_minus_one(node: HandlerBroker, timestamp: int) -> None:
     node.services.metadata.create_topic("t", 1)
     assert find(node, 7, timestamp) == NOTHING
     append(node, NOW_MS + 20)
     assert find(node, 7, timestamp) == NOTHING
 
 
-def test_special_times(node: Node) -> None:
+def test_special_times(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     assert find(node, 7, -3) == NOTHING
     append(node, NOW_MS, NOW_MS + 50, NOW_MS + 10)
@@ -67,12 +69,12 @@ def test_special_times(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version, timestamp", [(6, -3), (7, -4), (8, -5), (10, -6), (11, -7), (1, -(1 << 63))])
-def test_special_times_of_later_versions_are_refused(node: Node, version: int, timestamp: int) -> None:
+def test_special_times_of_later_versions_are_refused(node: HandlerBroker, version: int, timestamp: int) -> None:
     node.services.metadata.create_topic("t", 1)
     assert find(node, version, timestamp) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
 
 
-def test_nothing_above_the_high_watermark_is_found(node: Node) -> None:
+def test_nothing_above_the_high_watermark_is_found(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, NOW_MS)
     append(node, NOW_MS + 10)
@@ -81,7 +83,7 @@ def test_nothing_above_the_high_watermark_is_found(node: Node) -> None:
     assert find(node, 7, NOW_MS + 5) == NOTHING
 
 
-def segments(node: Node, *, values: int = 5) -> list[int]:
+def segments(node: HandlerBroker, *, values: int = 5) -> list[int]:
     """A segment for each record; its files' times are 1, 2, ... seconds after the epoch. Gives where they begin."""
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "100"})
     for _ in range(values):
@@ -92,7 +94,7 @@ def segments(node: Node, *, values: int = 5) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def find_old(node: Node, timestamp: int, most: int = 100, replica_id: int = -1, name: str = "t") -> list[int]:
+def find_old(node: HandlerBroker, timestamp: int, most: int = 100, replica_id: int = -1, name: str = "t") -> list[int]:
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=most)
     topic = ListOffsetsTopic(name=name, partitions=[partition])
     response = node.ask(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), 0)
@@ -101,7 +103,7 @@ def find_old(node: Node, timestamp: int, most: int = 100, replica_id: int = -1, 
     return list(row.old_style_offsets)
 
 
-def test_version_0_lists_where_segments_begin_newest_first(node: Node) -> None:
+def test_version_0_lists_where_segments_begin_newest_first(node: HandlerBroker) -> None:
     assert segments(node) == [0, 1, 2, 3, 4]
     assert find_old(node, -1) == [5, 4, 3, 2, 1, 0]
     assert find_old(node, -1, most=2) == [5, 4]
@@ -115,7 +117,7 @@ def test_version_0_lists_where_segments_begin_newest_first(node: Node) -> None:
     assert find_old(node, -1, name="nowhere") == []
 
 
-def test_version_0_up_to_the_last_file_of_a_time(node: Node) -> None:
+def test_version_0_up_to_the_last_file_of_a_time(node: HandlerBroker) -> None:
     segments(node)
     log = node.services.partitions.get("t", 0).log
     for segment, seconds in zip(log.segments, (9, 2, 7, 4, 8), strict=True):
@@ -141,7 +143,9 @@ class Looked:
         return 1_000
 
 
-def test_version_0_looks_at_files_only_for_a_time_and_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_0_looks_at_files_only_for_a_time_and_once(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request may name a partition 100,000 times."""
     segments(node)
     looked = Looked(monkeypatch)
@@ -156,7 +160,7 @@ def test_version_0_looks_at_files_only_for_a_time_and_once(node: Node, monkeypat
     assert looked.paths == [*paths, paths[-1]]  # nothing changes in those before
 
 
-def test_version_0_has_only_so_many_offsets_in_a_reply(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_0_has_only_so_many_offsets_in_a_reply(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     segments(node)
     monkeypatch.setattr(list_offsets, "MAX_SEGMENT_OFFSETS", 9)
     partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1, max_num_offsets=6) for _ in range(4)]
@@ -165,18 +169,18 @@ def test_version_0_has_only_so_many_offsets_in_a_reply(node: Node, monkeypatch: 
     assert found == [[5, 4, 3, 2, 1, 0], [5, 4, 3], [5], [5]]
 
 
-def test_version_0_of_an_empty_log_is_where_it_begins(node: Node) -> None:
+def test_version_0_of_an_empty_log_is_where_it_begins(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     assert find_old(node, -1) == find_old(node, -2) == [0]
 
 
-def test_version_0_begins_where_the_log_does(node: Node) -> None:
+def test_version_0_begins_where_the_log_does(node: HandlerBroker) -> None:
     segments(node)
     node.services.partitions.get("t", 0).log.advance_start(2)
     assert find_old(node, -2) == [2]
 
 
-def test_version_0_shows_consumers_nothing_above_the_high_watermark(node: Node) -> None:
+def test_version_0_shows_consumers_nothing_above_the_high_watermark(node: HandlerBroker) -> None:
     segments(node)
     node.services.partitions.get("t", 0).high_watermark = 3
     assert find_old(node, -1) == [3, 3, 2, 1, 0]
@@ -184,7 +188,7 @@ def test_version_0_shows_consumers_nothing_above_the_high_watermark(node: Node) 
     assert find_old(node, -1, replica_id=1) == [5, 4, 3, 2, 1, 0]
 
 
-def test_errors_are_told_of_their_partition(node: Node) -> None:
+def test_errors_are_told_of_their_partition(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     assert find(node, 7, -1, name="nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert find(node, 7, -1, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
@@ -194,7 +198,7 @@ def test_errors_are_told_of_their_partition(node: Node) -> None:
 # ------------------------------------------------------------------------------------------------- what may take long
 
 
-def seek(node: Node, *wanted: tuple[int, int]) -> Any:
+def seek(node: HandlerBroker, *wanted: tuple[int, int]) -> Any:
     """What the handler makes of a request for times in partitions of t."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in wanted]
     return node.handle(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", partitions)]), 7)
@@ -205,7 +209,7 @@ def rows(response: Any) -> list[tuple[int, ...]]:
 
 
 @pytest.fixture
-def thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
+def thread(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """Partitions with a compressed batch each, and a thread to look into them."""
     node.services.metadata.create_topic("t", AT_ONCE + 1)
     for index in range(AT_ONCE + 1):
@@ -214,7 +218,7 @@ def thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     return node.time.scheduler.hold_slices()
 
 
-def test_records_are_looked_at_by_a_thread(node: Node, thread: HeldThreads) -> None:
+def test_records_are_looked_at_by_a_thread(node: HandlerBroker, thread: HeldThreads) -> None:
     answers = parked(node, seek(node, (0, NOW_MS), (1, -1), (0, NOW_MS + 50), (0, NOW_MS + 101), (99, 5)))
     assert not answers
     thread.run_one()
@@ -223,14 +227,14 @@ def test_records_are_looked_at_by_a_thread(node: Node, thread: HeldThreads) -> N
     assert not thread.waiting
 
 
-def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: HeldThreads) -> None:
+def test_a_time_that_is_sought_often_is_looked_for_once(node: HandlerBroker, thread: HeldThreads) -> None:
     answers = parked(node, seek(node, *[(0, NOW_MS)] * 1_000))
     thread.run_one()
     assert not thread.waiting
     assert rows(answers[0]) == [(0, 0, NOW_MS)] * 1_000
 
 
-def test_so_many_searches_are_under_way_at_once(node: Node, thread: HeldThreads) -> None:
+def test_so_many_searches_are_under_way_at_once(node: HandlerBroker, thread: HeldThreads) -> None:
     """Each holds files open."""
     answers = parked(node, seek(node, *[(index, NOW_MS) for index in range(AT_ONCE + 1)]))
     assert node.services.conversions.waiting_bytes == AT_ONCE * BYTES_PER_ROW
@@ -240,13 +244,13 @@ def test_so_many_searches_are_under_way_at_once(node: Node, thread: HeldThreads)
     assert rows(answers[0]) == [(0, 0, NOW_MS + index) for index in range(AT_ONCE + 1)]
 
 
-def test_what_is_plain_and_short_needs_no_thread(node: Node, thread: HeldThreads) -> None:
+def test_what_is_plain_and_short_needs_no_thread(node: HandlerBroker, thread: HeldThreads) -> None:
     node.services.partitions.get("t", 0).append(memoryview(build([Record(timestamp=NOW_MS + 200)])), 1, NOW_MS)
     assert rows(seek(node, (0, NOW_MS + 150))) == [(0, 2, NOW_MS + 200)]
 
 
 def test_a_disk_that_fails_and_one_that_does_not_answer(
-    node: Node, thread: HeldThreads, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, thread: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = parked(node, seek(node, (0, NOW_MS)))
     thread.run_one([OSError(5, "Input/output error")])
@@ -258,7 +262,7 @@ def test_a_disk_that_fails_and_one_that_does_not_answer(
 
 
 def test_one_partition_that_is_refused_stops_no_other(
-    node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of t-0 refuses")
@@ -279,7 +283,7 @@ class ColdDisk(HeldThreads):
 
 
 @pytest.fixture
-def cold(node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
+def cold(node: HandlerBroker, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
     """Partition 0 has indexes of some batches, which nobody holds in memory."""
     log = node.services.partitions.get("t", 0).log
     log.configure(replace(log.config, index_interval_bytes=0))
@@ -302,7 +306,7 @@ def cold(node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> Co
     return disk
 
 
-def brought(node: Node, cold: ColdDisk) -> None:
+def brought(node: HandlerBroker, cold: ColdDisk) -> None:
     """One thing was read."""
     assert len(cold.waiting) == 1
     cold.run_one()
@@ -313,7 +317,7 @@ def brought(node: Node, cold: ColdDisk) -> None:
     "timestamp,found,reads", [(NOW_MS + 150, (0, 2, NOW_MS + 200), 2), (-3, (0, 3, NOW_MS + 300), 1)]
 )
 def test_indexes_on_a_cold_disk_are_read_by_a_thread(
-    node: Node, thread: HeldThreads, cold: ColdDisk, timestamp: int, found: tuple[int, ...], reads: int
+    node: HandlerBroker, thread: HeldThreads, cold: ColdDisk, timestamp: int, found: tuple[int, ...], reads: int
 ) -> None:
     answers = parked(node, seek(node, (0, timestamp), (1, -1)))
     for _ in range(reads):
@@ -326,7 +330,7 @@ def test_indexes_on_a_cold_disk_are_read_by_a_thread(
     assert not thread.waiting
 
 
-def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:
+def test_a_disk_that_hangs_holds_up_no_conversions(node: HandlerBroker, thread: HeldThreads, cold: ColdDisk) -> None:
     answers = parked(node, seek(node, (0, NOW_MS + 150), *[(index, NOW_MS) for index in range(1, AT_ONCE + 1)]))
     others = parked(node, seek(node, (1, NOW_MS)))
     while thread.waiting:
@@ -340,7 +344,7 @@ def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: HeldThrea
     assert rows(answers[0])[1:] == [(0, 0, NOW_MS + index) for index in range(1, AT_ONCE + 1)]
 
 
-def test_so_many_are_read_for_at_once(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:
+def test_so_many_are_read_for_at_once(node: HandlerBroker, thread: HeldThreads, cold: ColdDisk) -> None:
     """Each holds a file open."""
     wanted = [(0, NOW_MS + number) for number in range(2 * AT_ONCE + 1)]
     answers = parked(node, seek(node, *wanted))
@@ -355,7 +359,7 @@ def test_so_many_are_read_for_at_once(node: Node, thread: HeldThreads, cold: Col
 
 
 def test_abandoned_searches_leave_nothing_that_waits_for_the_disk(
-    node: Node, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = list[str]()
     for name in ("warm", "release"):
@@ -372,7 +376,9 @@ def test_abandoned_searches_leave_nothing_that_waits_for_the_disk(
     assert (len(share.waiting), share.running) == (0, 0)
 
 
-def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:
+def test_what_is_gone_again_when_it_was_brought_is_waited_for(
+    node: HandlerBroker, thread: HeldThreads, cold: ColdDisk
+) -> None:
     """Else a search would have no end where memory is short, or where a file system never answers at once."""
     cold.forgets = True
     answers = parked(node, seek(node, (0, NOW_MS + 150)))
@@ -383,7 +389,7 @@ def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread
 
 
 def test_a_disk_that_fails_under_an_index_stops_no_other_partition(
-    node: Node, thread: HeldThreads, cold: ColdDisk
+    node: HandlerBroker, thread: HeldThreads, cold: ColdDisk
 ) -> None:
     answers = parked(node, seek(node, (0, NOW_MS + 150), (1, NOW_MS)))
     cold.run_one(OSError(5, "Input/output error"))

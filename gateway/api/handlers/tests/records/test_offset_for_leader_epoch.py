@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -12,7 +12,9 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 from headgate.protocol.records.batch import Record, build
 
 
-def ask(node: Node, version: int, topic: str, partition: int, epoch: int, current: int = -1) -> tuple[int, int, int]:
+def ask(
+    node: HandlerBroker, version: int, topic: str, partition: int, epoch: int, current: int = -1
+) -> tuple[int, int, int]:
     wanted = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
     (answered,) = node.ask(request, version).topics
@@ -21,7 +23,7 @@ def ask(node: Node, version: int, topic: str, partition: int, epoch: int, curren
     return row.error_code, row.leader_epoch, row.end_offset
 
 
-def append(node: Node, epoch: int, count: int) -> None:
+def append(node: HandlerBroker, epoch: int, count: int) -> None:
     partition = node.services.partitions.get("t", 0)
     partition.leader_epoch = epoch
     batch = build([Record(offset, 1_700_000_000_000, None, b"v", []) for offset in range(count)])
@@ -29,7 +31,7 @@ def append(node: Node, epoch: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_where_epochs_end(node: Node, version: int) -> None:
+def test_where_epochs_end(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, 0, 3)
     append(node, 2, 4)
@@ -38,7 +40,7 @@ def test_where_epochs_end(node: Node, version: int) -> None:
     assert found == [(0, epoch, end) for epoch, end in zip(epochs, (3, 3, 7, -1), strict=True)]
 
 
-def test_before_its_first_record_an_epoch_begins_at_the_log_end(node: Node) -> None:
+def test_before_its_first_record_an_epoch_begins_at_the_log_end(node: HandlerBroker) -> None:
     """Kafka notes the epoch there when it becomes leader."""
     node.services.metadata.create_topic("t", 1)
     append(node, 1, 3)
@@ -47,13 +49,13 @@ def test_before_its_first_record_an_epoch_begins_at_the_log_end(node: Node) -> N
     assert found == [(0, 0, 0), (0, 1, 3), (0, 1, 3), (0, 1, 3), (0, 4, 3), (0, -1, -1)]
 
 
-def test_epochs_of_a_log_without_any(node: Node) -> None:
+def test_epochs_of_a_log_without_any(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).leader_epoch = 4
     assert [ask(node, 4, "t", 0, epoch) for epoch in (0, 3, 4, 5)] == [(0, 0, 0), (0, 3, 0), (0, 4, 0), (0, -1, -1)]
 
 
-def test_a_client_of_another_leader_is_fenced(node: Node) -> None:
+def test_a_client_of_another_leader_is_fenced(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, 2, 1)
     assert ask(node, 4, "t", 0, 2, current=1)[0] == ErrorCode.FENCED_LEADER_EPOCH
@@ -61,5 +63,5 @@ def test_a_client_of_another_leader_is_fenced(node: Node) -> None:
     assert ask(node, 1, "t", 0, 2, current=3)[0] == ErrorCode.NONE
 
 
-def test_an_unknown_partition(node: Node) -> None:
+def test_an_unknown_partition(node: HandlerBroker) -> None:
     assert ask(node, 4, "t", 0, 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

@@ -10,7 +10,7 @@ from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.tasks import Silent, is_task
-from headgate.gateway.tests.builders import Node, led_elsewhere, parked
+from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.produce import (
@@ -50,7 +50,7 @@ def rows(response: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_offsets_are_given_in_order(node: Node, version: int) -> None:
+def test_offsets_are_given_in_order(node: HandlerBroker, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     assert rows(node.ask(request(("t", 0, batch(b"a", b"b"))), version)) == [(0, 0)]
     assert rows(node.ask(request(("t", 0, batch(b"c")), ("t", 1, batch(b"d"))), version)) == [(0, 2), (0, 0)]
@@ -70,7 +70,7 @@ def test_offsets_are_given_in_order(node: Node, version: int) -> None:
     ],
 )
 def test_what_is_wrong_is_told_of_its_partition(
-    node: Node, name: str, records: bytes | None, acks: int, code: ErrorCode
+    node: HandlerBroker, name: str, records: bytes | None, acks: int, code: ErrorCode
 ) -> None:
     node.services.metadata.create_topic("t", 2)
     response = node.ask(request((name, 0, records), ("t", 1, batch(b"good")), acks=acks), 9)
@@ -81,7 +81,9 @@ def test_what_is_wrong_is_told_of_its_partition(
 
 
 @pytest.mark.parametrize("key_type, topic", [(0, "__consumer_offsets"), (1, "__transaction_state")])
-def test_the_topics_of_coordinators_are_written_by_the_broker_alone(node: Node, key_type: int, topic: str) -> None:
+def test_the_topics_of_coordinators_are_written_by_the_broker_alone(
+    node: HandlerBroker, key_type: int, topic: str
+) -> None:
     node.ask(FindCoordinatorRequest("g", key_type), 3)
     before = node.services.partitions.get(topic, 0).log.end_offset
     response = node.ask(request((topic, 0, batch(b"a"))), 9)
@@ -89,7 +91,7 @@ def test_the_topics_of_coordinators_are_written_by_the_broker_alone(node: Node, 
     assert node.services.partitions.get(topic, 0).log.end_offset == before
 
 
-def test_a_repeated_batch_gets_its_old_offset(node: Node) -> None:
+def test_a_repeated_batch_gets_its_old_offset(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     numbered = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
     assert rows(node.ask(request(("t", 0, numbered)), 7)) == [(0, 0)]
@@ -97,7 +99,7 @@ def test_a_repeated_batch_gets_its_old_offset(node: Node) -> None:
     assert node.services.partitions.get("t", 0).log.end_offset == 1
 
 
-def test_acks_0_gets_no_reply_and_an_error_ends_the_connection(node: Node) -> None:
+def test_acks_0_gets_no_reply_and_an_error_ends_the_connection(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     assert node.handle(request(("t", 0, batch(b"a")), acks=0), 7) is None
     assert node.services.partitions.get("t", 0).log.end_offset == 1
@@ -105,7 +107,7 @@ def test_acks_0_gets_no_reply_and_an_error_ends_the_connection(node: Node) -> No
         node.handle(request(("nowhere", 0, batch(b"a")), acks=0), 7)
 
 
-def test_what_a_client_of_zookeeper_says_first_ends_the_connection(node: Node) -> None:
+def test_what_a_client_of_zookeeper_says_first_ends_the_connection(node: HandlerBroker) -> None:
     with pytest.raises(CloseConnection, match="a client of ZooKeeper: this is a Kafka listener"):
         node.handle(ProduceRequest(acks=0, timeout_ms=30_000), 0)
 
@@ -113,7 +115,7 @@ def test_what_a_client_of_zookeeper_says_first_ends_the_connection(node: Node) -
 class Follower:
     """Holds the high watermark of a partition back, as a replica that has not fetched yet."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.partition = node.services.partitions.get("t", 0)
         self._advance = type(self.partition).advance_high_watermark
         self.partition.fsync_before_commit = True  # the write alone does not move it
@@ -124,7 +126,7 @@ class Follower:
         self._advance(self.partition)
 
 
-def test_acks_all_waits_for_the_high_watermark(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_all_waits_for_the_high_watermark(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     follower = Follower(node, monkeypatch)
     replies = parked(node, node.handle(request(("t", 0, batch(b"a"))), 9))
@@ -135,7 +137,7 @@ def test_acks_all_waits_for_the_high_watermark(node: Node, monkeypatch: pytest.M
     assert rows(replies[0]) == [(0, 0)]
 
 
-def test_acks_all_gives_up_at_the_clients_timeout(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_all_gives_up_at_the_clients_timeout(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     Follower(node, monkeypatch)
     replies = parked(node, node.handle(request(("t", 0, batch(b"a"))), 9))
@@ -146,13 +148,13 @@ def test_acks_all_gives_up_at_the_clients_timeout(node: Node, monkeypatch: pytes
     assert rows(replies[0]) == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
 
 
-def test_acks_1_does_not_wait(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_1_does_not_wait(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     Follower(node, monkeypatch)
     assert rows(node.ask(request(("t", 0, batch(b"a")), acks=1), 9)) == [(0, 0)]
 
 
-def test_a_failing_disk_is_a_storage_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_is_a_storage_error(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
 
     def fail(*_: object, **__: object) -> None:
@@ -162,7 +164,7 @@ def test_a_failing_disk_is_a_storage_error(node: Node, monkeypatch: pytest.Monke
     assert rows(node.ask(request(("t", 0, batch(b"a"))), 9)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
 
 
-def stored(node: Node, index: int = 0) -> list[Record]:
+def stored(node: HandlerBroker, index: int = 0) -> list[Record]:
     """All records of a partition, decoded."""
     partition = node.services.partitions.get("t", index)
     piece = partition.read(0, 1 << 30, 0, at_least_one=True)
@@ -174,7 +176,7 @@ RECORDS = [Record(0, 1_600_000_000_000, b"key", b"value", []), Record(1, 1_600_0
 
 @pytest.mark.parametrize("version, magic", [(0, 0), (1, 0), (2, 1), (0, 1)])
 @pytest.mark.parametrize("codec", [0, 1, 2, 3])
-def test_message_sets_are_stored_as_batches(node: Node, version: int, magic: int, codec: int) -> None:
+def test_message_sets_are_stored_as_batches(node: HandlerBroker, version: int, magic: int, codec: int) -> None:
     node.services.metadata.create_topic("t", 1)
     message_set = build_set(RECORDS, magic, codec=codec)
     assert rows(node.ask(request(("t", 0, message_set)), version)) == [(0, 0)]
@@ -184,7 +186,7 @@ def test_message_sets_are_stored_as_batches(node: Node, version: int, magic: int
 
 
 @pytest.mark.parametrize("version, time, key", [(2, 1 << 28, b"k"), (2, 1 << 40, b"k"), (0, 0, b"p"), (0, 0, b"k")])
-def test_no_message_set_is_taken_for_a_transaction(node: Node, version: int, time: int, key: bytes) -> None:
+def test_no_message_set_is_taken_for_a_transaction(node: HandlerBroker, version: int, time: int, key: bytes) -> None:
     """A batch has its attributes where a message of magic 1 has its time, and one of magic 0 its key."""
     node.services.metadata.create_topic("t", 1)
     records = [Record(0, time, key, b"value" * 20)]
@@ -192,18 +194,18 @@ def test_no_message_set_is_taken_for_a_transaction(node: Node, version: int, tim
 
 
 @pytest.mark.parametrize("records", [b"", None])
-def test_an_empty_set_is_no_fault(node: Node, records: bytes | None) -> None:
+def test_an_empty_set_is_no_fault(node: HandlerBroker, records: bytes | None) -> None:
     node.services.metadata.create_topic("t", 1)
     assert rows(node.ask(request(("t", 0, records)), 2)) == [(0, -1)]
     assert stored(node) == []
 
 
-def test_no_batch_at_all_is_a_fault_of_newer_versions(node: Node) -> None:
+def test_no_batch_at_all_is_a_fault_of_newer_versions(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1, configs={"compression.type": "gzip"})
     assert rows(node.ask(request(("t", 0, None)), 3)) == [(ErrorCode.INVALID_RECORD, -1)]
 
 
-def test_a_newer_batch_in_an_old_version_is_taken(node: Node) -> None:
+def test_a_newer_batch_in_an_old_version_is_taken(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     assert rows(node.ask(request(("t", 0, batch(b"a"))), 2)) == [(0, 0)]
 
@@ -211,7 +213,7 @@ def test_a_newer_batch_in_an_old_version_is_taken(node: Node) -> None:
 @pytest.mark.parametrize("version", range(12))
 @pytest.mark.parametrize("second", [0, 4])
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_a_partition_gets_one_batch_of_a_request(node: Node, version: int, second: int, is_slow: bool) -> None:
+def test_a_partition_gets_one_batch_of_a_request(node: HandlerBroker, version: int, second: int, is_slow: bool) -> None:
     """As in Kafka; any number of them would be appended in one go, and the second be in what codec it likes."""
     node.services.metadata.create_topic("t", 1)
     disk = node.services.partitions.get("t", 0).disk
@@ -234,7 +236,7 @@ def test_a_partition_gets_one_batch_of_a_request(node: Node, version: int, secon
     ],
 )
 def test_what_is_wrong_with_a_set_is_told_of_its_partition(
-    node: Node, name: str, records: bytes | None, acks: int, code: ErrorCode
+    node: HandlerBroker, name: str, records: bytes | None, acks: int, code: ErrorCode
 ) -> None:
     node.ask(FindCoordinatorRequest(key="g"), 3)
     node.services.metadata.create_topic("t", 2)
@@ -244,7 +246,9 @@ def test_what_is_wrong_with_a_set_is_told_of_its_partition(
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_set_that_takes_long_is_converted_by_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+def test_a_set_that_takes_long_is_converted_by_a_thread(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
     node.services.metadata.create_topic("t", 2)
     thread = node.time.scheduler.hold_slices()
     message_set, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
@@ -262,7 +266,7 @@ def test_a_set_that_takes_long_is_converted_by_a_thread(node: Node, monkeypatch:
 @pytest.mark.parametrize("is_one_request", [False, True])
 @pytest.mark.parametrize("version", [2, 9])
 def test_a_small_set_does_not_overtake_one_of_its_partition(
-    node: Node, monkeypatch: pytest.MonkeyPatch, version: int, is_one_request: bool
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, version: int, is_one_request: bool
 ) -> None:
     node.services.metadata.create_topic("t", 2, configs={"compression.type": "uncompressed"})
     thread = node.time.scheduler.hold_slices()
@@ -284,7 +288,7 @@ def test_a_small_set_does_not_overtake_one_of_its_partition(
     assert rows(node.ask(request(("t", 0, small[0]), acks=1), version)) == [(0, 3)], "nothing waits any more"
 
 
-def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_queues_up_behind_what_was_given_up(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     large, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
@@ -296,7 +300,7 @@ def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pyt
     assert len(stored(node)) == 2
 
 
-def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     damaged = encode(1, 1, 0, 0, None, b"\x1f\x8b\x08 damaged")
@@ -307,7 +311,7 @@ def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: Node, monkeypatch:
 
 
 def test_a_fault_of_a_conversion_is_an_error_of_ours(
-    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
@@ -319,7 +323,7 @@ def test_a_fault_of_a_conversion_is_an_error_of_ours(
 
 @pytest.mark.parametrize("is_new", [False, True])
 def test_a_topic_that_is_deleted_meanwhile_gets_nothing(
-    node: Node, monkeypatch: pytest.MonkeyPatch, is_new: bool
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
@@ -334,7 +338,9 @@ def test_a_topic_that_is_deleted_meanwhile_gets_nothing(
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+def test_the_clients_timeout_is_not_for_conversions(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     replies = parked(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2))
@@ -344,7 +350,7 @@ def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pyt
     assert rows(replies[0]) == [(0, 0)]
 
 
-def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node) -> None:
+def test_the_clients_timeout_is_not_for_a_slow_disk(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
     node.services.partitions.get("t", 0).disk.is_slow = True
     threads = node.time.scheduler.hold()
@@ -357,7 +363,7 @@ def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node) -> None:
 
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_who_was_told_that_it_failed_finds_nothing_appended(
-    node: Node, monkeypatch: pytest.MonkeyPatch, is_stopping: bool
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, is_stopping: bool
 ) -> None:
     """Else what he sends again would be there twice."""
     node.services.metadata.create_topic("t", 1)
@@ -374,7 +380,9 @@ def test_who_was_told_that_it_failed_finds_nothing_appended(
     assert stored(node) == []
 
 
-def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_acks_0_the_connection_waits_for_the_conversion(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=0), 2)
@@ -387,7 +395,9 @@ def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeyp
     assert len(stored(node)) == 2
 
 
-def test_acks_0_with_a_set_that_cannot_be_converted_disconnects(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_0_with_a_set_that_cannot_be_converted_disconnects(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     damaged = encode(1, 1, 0, 0, None, b"\x1f\x8b\x08 damaged")
@@ -397,7 +407,7 @@ def test_acks_0_with_a_set_that_cannot_be_converted_disconnects(node: Node, monk
     assert "t-0 failed with error 2" in str(replies[0])
 
 
-def test_a_slow_disk_takes_what_was_converted_in_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_takes_what_was_converted_in_turn(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     partition = node.services.partitions.get("t", 0)
     partition.disk.is_slow = True
@@ -407,7 +417,7 @@ def test_a_slow_disk_takes_what_was_converted_in_turn(node: Node, monkeypatch: p
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("stored_as, name", [(0, "uncompressed"), (1, "gzip"), (4, "zstd")])
-def test_a_topic_may_ask_for_a_codec(node: Node, codec: int, stored_as: int, name: str) -> None:
+def test_a_topic_may_ask_for_a_codec(node: HandlerBroker, codec: int, stored_as: int, name: str) -> None:
     node.services.metadata.create_topic("t", 1, configs={"compression.type": name})
     assert rows(node.ask(request(("t", 0, batch(b"a", b"b", compression=codec))), 9)) == [(0, 0)]
     piece = node.services.partitions.get("t", 0).read(0, 1 << 20, 0, at_least_one=True)
@@ -416,7 +426,7 @@ def test_a_topic_may_ask_for_a_codec(node: Node, codec: int, stored_as: int, nam
     assert [record.value for record in stored(node)] == [b"a", b"b"]
 
 
-def test_the_time_of_an_append_is_that_of_the_append(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_an_append_is_that_of_the_append(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"}
     node.services.metadata.create_topic("t", 1, configs=settings)
     thread = node.time.scheduler.hold_slices()
@@ -429,7 +439,7 @@ def test_the_time_of_an_append_is_that_of_the_append(node: Node, monkeypatch: py
 
 
 @pytest.mark.parametrize("version, code", [(3, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (6, 76), (7, 0), (11, 0)])
-def test_zstd_is_known_from_version_7_on(node: Node, version: int, code: int) -> None:
+def test_zstd_is_known_from_version_7_on(node: HandlerBroker, version: int, code: int) -> None:
     node.services.metadata.create_topic("t", 1)
     ((found, _),) = rows(node.ask(request(("t", 0, batch(b"a", compression=4))), version))
     assert found == code
@@ -438,7 +448,7 @@ def test_zstd_is_known_from_version_7_on(node: Node, version: int, code: int) ->
 
 @pytest.mark.parametrize("version", range(12))
 @pytest.mark.parametrize("leader, endpoints", [(5, [(5, "five.example", 9095, "r5")]), (6, []), (-1, [])])
-def test_who_leads_a_partition_is_told(node: Node, version: int, leader: int, endpoints: list[Any]) -> None:
+def test_who_leads_a_partition_is_told(node: HandlerBroker, version: int, leader: int, endpoints: list[Any]) -> None:
     led_elsewhere(node, leader, "t", "u")
     node.services.metadata.create_topic("own", 1)
     data = batch(b"a") if version > 2 else build_set(RECORDS, 1)
@@ -455,7 +465,7 @@ def test_who_leads_a_partition_is_told(node: Node, version: int, leader: int, en
 
 @pytest.mark.parametrize("version", range(3, 12))
 @pytest.mark.parametrize("codec", [0, 1])
-def test_the_records_for_which_a_batch_is_refused_are_named(node: Node, version: int, codec: int) -> None:
+def test_the_records_for_which_a_batch_is_refused_are_named(node: HandlerBroker, version: int, codec: int) -> None:
     node.services.metadata.create_topic("t", 1, configs={"cleanup.policy": "compact"})
     keyed, bare = Record(timestamp=NOW_MS, key=b"k"), Record(timestamp=NOW_MS, value=b"no key")
     response = node.ask(request(("t", 0, build([keyed, bare, keyed, bare], compression=codec))), version)
@@ -466,7 +476,7 @@ def test_the_records_for_which_a_batch_is_refused_are_named(node: Node, version:
     assert stored(node) == []
 
 
-def test_refused_records_of_a_set_are_counted_from_its_first(node: Node) -> None:
+def test_refused_records_of_a_set_are_counted_from_its_first(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1, configs={"cleanup.policy": "compact"})
     assert rows(node.ask(request(("t", 0, build_set(RECORDS, 1))), 2)) == [(ErrorCode.INVALID_RECORD, -1)]
     assert rows(node.ask(request(("t", 0, build_set(RECORDS[:1], 1))), 2)) == [(0, 0)]
@@ -475,7 +485,7 @@ def test_refused_records_of_a_set_are_counted_from_its_first(node: Node) -> None
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_the_records_of_a_wrong_time_are_looked_for_by_a_thread(
-    node: Node, monkeypatch: pytest.MonkeyPatch, is_slow: bool, acks: int
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch, is_slow: bool, acks: int
 ) -> None:
     """A client that takes microseconds for milliseconds must not stop the loop, each time it tries again."""
     node.services.metadata.create_topic("t", 1)
@@ -498,14 +508,14 @@ def test_the_records_of_a_wrong_time_are_looked_for_by_a_thread(
 
 
 @pytest.mark.parametrize("magic, time", [(0, 0), (1, 0), (1, 4 << 24)])  # the last one has zstd's bits in a batch
-def test_message_sets_are_for_old_versions_only(node: Node, magic: int, time: int) -> None:
+def test_message_sets_are_for_old_versions_only(node: HandlerBroker, magic: int, time: int) -> None:
     node.services.metadata.create_topic("t", 1)
     records = [record._replace(timestamp=time) for record in RECORDS]
     assert rows(node.ask(request(("t", 0, build_set(records, magic))), 3)) == [(ErrorCode.INVALID_RECORD, -1)]
 
 
 def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> None:
-    node = Node(tmp_path, headgate_validate_records="full")
+    node = HandlerBroker(tmp_path, headgate_validate_records="full")
     node.services.metadata.create_topic("t", 1, configs={"message.timestamp.before.max.ms": "1000"})
     late, old = Record(timestamp=NOW_MS), Record(timestamp=NOW_MS - 5_000)
     response = node.ask(request(("t", 0, build([late, old]))), 9)
@@ -518,7 +528,7 @@ def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> No
 @pytest.mark.parametrize("is_slow", [False, True])
 @pytest.mark.parametrize("version, code", [(0, 6), (2, 6), (3, 6), (4, 56), (11, 56)])
 def test_a_version_without_the_storage_error_is_told_to_retry(
-    node: Node, version: int, code: int, is_slow: bool, monkeypatch: pytest.MonkeyPatch
+    node: HandlerBroker, version: int, code: int, is_slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     disk = node.services.partitions.get("t", 0).disk
@@ -536,7 +546,7 @@ def test_a_version_without_the_storage_error_is_told_to_retry(
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_a_thread_that_is_done_at_once_is_as_good(node: Node, acks: int) -> None:
+def test_a_thread_that_is_done_at_once_is_as_good(node: HandlerBroker, acks: int) -> None:
     node.services.metadata.create_topic("t", 1)
     outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2)
     assert outcome is None if acks == 0 else rows(outcome) == [(0, 0)]
@@ -544,7 +554,7 @@ def test_a_thread_that_is_done_at_once_is_as_good(node: Node, acks: int) -> None
 
 
 @pytest.mark.parametrize("version, magic", [(0, 0), (1, 0), (2, 1)])
-def test_the_time_of_an_append_is_told_from_version_2_on(node: Node, version: int, magic: int) -> None:
+def test_the_time_of_an_append_is_told_from_version_2_on(node: HandlerBroker, version: int, magic: int) -> None:
     node.services.metadata.create_topic("t", 1, configs={"message.timestamp.type": "LogAppendTime"})
     response = node.ask(request(("t", 0, build_set(RECORDS, magic))), version)
     (row,) = response.responses[0].partition_responses
@@ -553,7 +563,7 @@ def test_the_time_of_an_append_is_told_from_version_2_on(node: Node, version: in
     assert {record.timestamp for record in stored(node)} == {now_ms}
 
 
-def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_waits_for_what_the_disk_has_lost_is_told(node: HandlerBroker, caplog: pytest.LogCaptureFixture) -> None:
     """As with replicas that had not fetched it yet."""
     node.services.metadata.create_topic("t", 1)
     node.ask(request(("t", 0, batch(b"a"))), 9)
@@ -569,7 +579,7 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest
     assert caplog.messages == [lost]
 
 
-def test_the_log_names_the_partition_that_takes_nothing(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_partition_that_takes_nothing(node: HandlerBroker, caplog: pytest.LogCaptureFixture) -> None:
     node.services.metadata.create_topic("t", 1)
     full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of /data is nearly full")
     node.services.partitions.get("t", 0).read_only = full

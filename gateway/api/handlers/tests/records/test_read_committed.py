@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, over_the_wire, parked
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire, parked
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -27,13 +27,13 @@ NOW_MS = 1_700_000_000_000
 VERSIONS = range(4, 19)
 
 
-def partition_of(node: Node) -> Replica:
+def partition_of(node: HandlerBroker) -> Replica:
     if "t" not in node.services.metadata.image.topics:
         node.services.metadata.create_topic("t", 1)
     return node.services.partitions.get("t", 0)
 
 
-def write(node: Node, producer_id: int, sequence: int, count: int = 1) -> None:
+def write(node: HandlerBroker, producer_id: int, sequence: int, count: int = 1) -> None:
     """Records of a transaction."""
     data = build(
         [Record(timestamp=NOW_MS + sequence, value=b"x")] * count,
@@ -45,7 +45,7 @@ def write(node: Node, producer_id: int, sequence: int, count: int = 1) -> None:
     partition_of(node).append(memoryview(data), ACKS_ALL, NOW_MS, BROKER)
 
 
-def end(node: Node, producer_id: int, is_commit: bool) -> None:
+def end(node: HandlerBroker, producer_id: int, is_commit: bool) -> None:
     made = control.build(Marker(is_commit, 3), producer_id=producer_id, producer_epoch=0, timestamp=NOW_MS + 100)
     partition_of(node).append(memoryview(made), ACKS_ALL, NOW_MS, BROKER)
 
@@ -59,7 +59,7 @@ def fetch(
     return FetchRequest(**limits, isolation_level=level, topics=[topic])
 
 
-def row_of(node: Node, version: int, offset: int, **options: Any) -> Any:
+def row_of(node: HandlerBroker, version: int, offset: int, **options: Any) -> Any:
     topic_id = node.services.metadata.image.topics["t"].topic_id if version >= 13 else bytes(16)
     response = node.handle(fetch(version, offset, topic_id=topic_id, **options), version)
     assert not is_task(response)
@@ -76,7 +76,7 @@ def aborted(row: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_read_committed_stops_at_the_first_open_transaction(node: Node, version: int) -> None:
+def test_read_committed_stops_at_the_first_open_transaction(node: HandlerBroker, version: int) -> None:
     write(node, 7, 0, 2)
     write(node, 8, 0)
     end(node, 7, is_commit=False)
@@ -92,7 +92,7 @@ def test_read_committed_stops_at_the_first_open_transaction(node: Node, version:
     assert (aborted(everything), everything.last_stable_offset) == ([], 5)
 
 
-def test_only_what_concerns_the_bytes_that_are_sent_is_told(node: Node) -> None:
+def test_only_what_concerns_the_bytes_that_are_sent_is_told(node: HandlerBroker) -> None:
     """Within what the sparse index tells."""
     partition = partition_of(node)
     for number in range(300):
@@ -116,7 +116,7 @@ def split_offsets(row: Any) -> list[int]:
     return [header.base_offset for header, _ in split(row.records)]
 
 
-def test_a_waiting_reader_is_woken_by_the_marker(node: Node) -> None:
+def test_a_waiting_reader_is_woken_by_the_marker(node: HandlerBroker) -> None:
     write(node, 7, 0)
     replies = parked(node, node.handle(fetch(12, 0, max_wait_ms=500), 12))
     write(node, 7, 1)
@@ -131,13 +131,13 @@ def test_a_waiting_reader_is_woken_by_the_marker(node: Node) -> None:
     assert split_offsets(row) == [0, 1, 2]
 
 
-def test_a_log_without_transactions_is_not_asked_for_them(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_transactions_is_not_asked_for_them(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     partition_of(node).append(memoryview(build([Record(value=b"x")])), 1, NOW_MS)
     monkeypatch.setattr(Replica, "aborted", None)
     assert aborted(row_of(node, 12, 0)) == []
 
 
-def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: Node) -> None:
+def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: HandlerBroker) -> None:
     partition = partition_of(node)
     write(node, 7, 0)
     partition.high_watermark = 1
@@ -153,7 +153,7 @@ def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: Node) -> No
     assert partition.last_stable_offset == 4
 
 
-def test_how_far_a_poll_reaches_is_not_looked_up_twice(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_far_a_poll_reaches_is_not_looked_up_twice(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the loop could wait for the page in which a long transaction begins."""
     write(node, 7, 0)
     end(node, 7, is_commit=True)
@@ -165,7 +165,9 @@ def test_how_far_a_poll_reaches_is_not_looked_up_twice(node: Node, monkeypatch: 
     assert is_task(node.handle(poll, 12))
 
 
-def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impatient_reader_waits_for_the_index_with_the_rest(
+    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(node, 7, 0)
     end(node, 7, is_commit=False)
     partition = partition_of(node)
@@ -190,7 +192,7 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
 
 
 @pytest.mark.parametrize("version", range(2, 12))
-def test_the_latest_offset_of_what_is_committed(node: Node, version: int) -> None:
+def test_the_latest_offset_of_what_is_committed(node: HandlerBroker, version: int) -> None:
     write(node, 7, 0, 2)
     end(node, 7, is_commit=True)
     write(node, 7, 2)
@@ -201,7 +203,7 @@ def test_the_latest_offset_of_what_is_committed(node: Node, version: int) -> Non
     assert find(node, version, -1, READ_COMMITTED) == (5, -1)
 
 
-def test_a_time_behind_the_stable_offset_is_not_found(node: Node) -> None:
+def test_a_time_behind_the_stable_offset_is_not_found(node: HandlerBroker) -> None:
     write(node, 7, 0)
     write(node, 8, 5)
     end(node, 7, is_commit=True)
@@ -211,7 +213,7 @@ def test_a_time_behind_the_stable_offset_is_not_found(node: Node) -> None:
     assert find(node, 7, NOW_MS, READ_COMMITTED) == (0, NOW_MS)
 
 
-def find(node: Node, version: int, timestamp: int, level: int) -> tuple[int, int]:
+def find(node: HandlerBroker, version: int, timestamp: int, level: int) -> tuple[int, int]:
     partition_of(node)
     topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
     response = node.ask(ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[topic]), version)
@@ -219,7 +221,7 @@ def find(node: Node, version: int, timestamp: int, level: int) -> tuple[int, int
     return row.offset, row.timestamp
 
 
-def test_open_transactions_are_described(node: Node) -> None:
+def test_open_transactions_are_described(node: HandlerBroker) -> None:
     write(node, 7, 0)
     end(node, 7, is_commit=True)
     write(node, 7, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -14,7 +14,7 @@ IDEMPOTENT = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_producer_gets_an_id_of_its_own(node: Node, version: int) -> None:
+def test_every_producer_gets_an_id_of_its_own(node: HandlerBroker, version: int) -> None:
     responses = [node.ask(IDEMPOTENT, version) for _ in range(3)]
     assert [(response.error_code, response.producer_epoch) for response in responses] == [(0, 0)] * 3
     assert len({response.producer_id for response in responses}) == 3
@@ -23,13 +23,13 @@ def test_every_producer_gets_an_id_of_its_own(node: Node, version: int) -> None:
 def test_no_id_is_given_again_after_a_restart(tmp_path: Path) -> None:
     given = set()
     for _ in range(3):
-        node = Node(tmp_path)
+        node = HandlerBroker(tmp_path)
         given.add(node.ask(IDEMPOTENT, 4).producer_id)
         node.close()
     assert len(given) == 3
 
 
-def test_a_producer_that_has_an_id_gets_a_new_one(node: Node) -> None:
+def test_a_producer_that_has_an_id_gets_a_new_one(node: HandlerBroker) -> None:
     first = node.ask(IDEMPOTENT, 4)
     again = InitProducerIdRequest(
         producer_id=first.producer_id, producer_epoch=first.producer_epoch, transactional_id=None
@@ -39,6 +39,6 @@ def test_a_producer_that_has_an_id_gets_a_new_one(node: Node) -> None:
     assert second.producer_id != first.producer_id
 
 
-def test_an_id_without_an_epoch_is_refused(node: Node) -> None:
+def test_an_id_without_an_epoch_is_refused(node: HandlerBroker) -> None:
     response = node.ask(InitProducerIdRequest(transactional_id=None, producer_id=5), 3)
     assert response.error_code == ErrorCode.INVALID_REQUEST

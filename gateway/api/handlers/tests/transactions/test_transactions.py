@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata import features
-from headgate.gateway.tests.builders import Node, refusal
+from headgate.gateway.tests.builders import HandlerBroker, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import (
@@ -29,7 +29,7 @@ TIMEOUT_MS = 60_000
 
 
 @pytest.fixture
-def made(node: Node) -> Node:
+def made(node: HandlerBroker) -> HandlerBroker:
     """A node with the topic `t` of two partitions, and the topics of the coordinators."""
     topics = [CreatableTopic("t", 2, 1)]
     node.ask(CreateTopicsRequest(topics=topics), 5)
@@ -39,12 +39,12 @@ def made(node: Node) -> Node:
 
 
 def init(
-    node: Node, key: str | None = "x", version: int = 5, *, producer_id: int = -1, producer_epoch: int = -1
+    node: HandlerBroker, key: str | None = "x", version: int = 5, *, producer_id: int = -1, producer_epoch: int = -1
 ) -> Any:
     return node.ask(InitProducerIdRequest(key, TIMEOUT_MS, producer_id, producer_epoch), version)
 
 
-def begun(node: Node, key: str = "x", version: int = 3) -> Any:
+def begun(node: HandlerBroker, key: str = "x", version: int = 3) -> Any:
     """The answer to InitProducerId of a producer that has added `t-0`."""
     producer = init(node, key)
     assert add(node, producer, {"t": [0]}, version, key) == {("t", 0): 0}
@@ -52,7 +52,7 @@ def begun(node: Node, key: str = "x", version: int = 3) -> Any:
 
 
 def add(
-    node: Node, producer: Any, partitions: dict[str, list[int]], version: int = 3, key: str = "x"
+    node: HandlerBroker, producer: Any, partitions: dict[str, list[int]], version: int = 3, key: str = "x"
 ) -> dict[tuple[str, int], int]:
     """The error code of each partition."""
     topics = [AddPartitionsToTxnTopic(name, indexes) for name, indexes in partitions.items()]
@@ -73,12 +73,12 @@ def codes(results: Any) -> dict[tuple[str, int], int]:
     }
 
 
-def describe(node: Node, key: str = "x") -> Any:
+def describe(node: HandlerBroker, key: str = "x") -> Any:
     (row,) = node.ask(DescribeTransactionsRequest([key]), 0).transaction_states
     return row
 
 
-def test_the_first_coordinator_makes_the_topic_of_kafka(node: Node) -> None:
+def test_the_first_coordinator_makes_the_topic_of_kafka(node: HandlerBroker) -> None:
     response = node.ask(FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"]), 4)
     assert [(row.error_code, row.node_id) for row in response.coordinators] == [(0, 0)]
     image = node.services.metadata.image
@@ -93,20 +93,20 @@ def test_the_first_coordinator_makes_the_topic_of_kafka(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_each_holder_of_an_id_gets_the_next_epoch(made: Node, version: int) -> None:
+def test_each_holder_of_an_id_gets_the_next_epoch(made: HandlerBroker, version: int) -> None:
     given = [init(made, version=version) for _ in range(3)]
     assert [(one.error_code, one.producer_epoch) for one in given] == [(0, 0), (0, 1), (0, 2)]
     assert len({one.producer_id for one in given}) == 1
     assert init(made, "y").producer_id != given[0].producer_id
 
 
-def test_an_id_is_not_given_to_idempotent_producers_too(made: Node) -> None:
+def test_an_id_is_not_given_to_idempotent_producers_too(made: HandlerBroker) -> None:
     given = [init(made, key).producer_id for key in ("x", None, "y", None)]
     assert len(set(given)) == 4
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_a_fenced_producer_hears_what_its_version_knows(made: Node, version: int) -> None:
+def test_a_fenced_producer_hears_what_its_version_knows(made: HandlerBroker, version: int) -> None:
     first = init(made)
     init(made)
     response = init(made, version=version, producer_id=first.producer_id, producer_epoch=first.producer_epoch)
@@ -114,7 +114,7 @@ def test_a_fenced_producer_hears_what_its_version_knows(made: Node, version: int
     assert (response.error_code, response.producer_id, response.producer_epoch) == (expected, -1, -1)
 
 
-def test_what_is_no_id_is_refused(made: Node) -> None:
+def test_what_is_no_id_is_refused(made: HandlerBroker) -> None:
     assert init(made, "").error_code == ErrorCode.INVALID_REQUEST
     assert init(made, producer_id=5).error_code == ErrorCode.INVALID_REQUEST
     assert refusal(made, EndTxnRequest(""), 3) == ErrorCode.INVALID_REQUEST
@@ -125,7 +125,7 @@ def test_what_is_no_id_is_refused(made: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_client_adds_partitions(made: Node, version: int) -> None:
+def test_a_client_adds_partitions(made: HandlerBroker, version: int) -> None:
     producer = begun(made, version=version)
     assert add(made, producer, {"t": [1, 0, 1]}, version) == {("t", 1): 0, ("t", 0): 0}
     row = describe(made)
@@ -138,7 +138,7 @@ def test_a_client_adds_partitions(made: Node, version: int) -> None:
     assert add(made, producer, {"t": [0]}, version) == {("t", 0): expected}
 
 
-def test_one_partition_that_cannot_be_added_refuses_all(made: Node) -> None:
+def test_one_partition_that_cannot_be_added_refuses_all(made: HandlerBroker) -> None:
     producer = init(made)
     unknown, untried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
     refused = add(made, producer, {"t": [0, 2, -1], "u": [0]})
@@ -149,7 +149,7 @@ def test_one_partition_that_cannot_be_added_refuses_all(made: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_a_broker_adds_and_verifies_for_many_transactions(made: Node, version: int) -> None:
+def test_a_broker_adds_and_verifies_for_many_transactions(made: HandlerBroker, version: int) -> None:
     x, y = begun(made), init(made, "y")
 
     def row(key: str, producer: Any, *, asks: bool, **topics: list[int]) -> AddPartitionsToTxnTransaction:
@@ -179,14 +179,14 @@ def test_a_broker_adds_and_verifies_for_many_transactions(made: Node, version: i
     assert describe(made, "y").transaction_state == "Ongoing"
 
 
-def test_too_many_partitions_are_refused_at_once(made: Node) -> None:
+def test_too_many_partitions_are_refused_at_once(made: HandlerBroker) -> None:
     topics = [AddPartitionsToTxnTopic("t", list(range(10_001)))]
     request = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", topics=topics)])
     assert made.ask(request, 4).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_client_adds_the_offsets_of_a_group(made: Node, version: int) -> None:
+def test_a_client_adds_the_offsets_of_a_group(made: HandlerBroker, version: int) -> None:
     producer = init(made)
     request = AddOffsetsToTxnRequest("x", producer.producer_id, producer.producer_epoch, "g")
     assert made.ask(request, version).error_code == ErrorCode.NONE
@@ -200,7 +200,7 @@ def test_a_client_adds_the_offsets_of_a_group(made: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_client_ends_its_transaction(made: Node, version: int) -> None:
+def test_a_client_ends_its_transaction(made: HandlerBroker, version: int) -> None:
     producer = begun(made)
     request = EndTxnRequest("x", producer.producer_id, producer.producer_epoch, committed=True)
     response = made.ask(request, version)
@@ -214,7 +214,7 @@ def test_a_client_ends_its_transaction(made: Node, version: int) -> None:
     assert made.ask(request, version).error_code == expected_code
 
 
-def test_a_transaction_without_partitions_is_complete_at_once(made: Node) -> None:
+def test_a_transaction_without_partitions_is_complete_at_once(made: HandlerBroker) -> None:
     producer = init(made)
     request = EndTxnRequest("x", producer.producer_id, producer.producer_epoch, committed=False)
     assert made.ask(request, 4).error_code == ErrorCode.INVALID_TXN_STATE
@@ -225,7 +225,7 @@ def test_a_transaction_without_partitions_is_complete_at_once(made: Node) -> Non
     assert made.ask(request, 5) == response, "the answer was lost"
 
 
-def test_transactions_outlive_a_restart(made: Node) -> None:
+def test_transactions_outlive_a_restart(made: HandlerBroker) -> None:
     producer = begun(made)
     init(made, "y")
     before = made.ask(DescribeTransactionsRequest(["x", "y", "z"]), 0)
@@ -235,7 +235,7 @@ def test_transactions_outlive_a_restart(made: Node) -> None:
     assert add(made, producer, {"t": [1]}) == {("t", 1): 0}
 
 
-def test_an_overdue_transaction_is_aborted(made: Node) -> None:
+def test_an_overdue_transaction_is_aborted(made: HandlerBroker) -> None:
     producer = begun(made)
     made.time.advance(TIMEOUT_MS + 10_000)
     made.time.advance(1_000)
@@ -245,7 +245,7 @@ def test_an_overdue_transaction_is_aborted(made: Node) -> None:
     assert add(made, producer, {"t": [0]}) == {("t", 0): ErrorCode.PRODUCER_FENCED}
 
 
-def test_unused_ids_expire(made: Node) -> None:
+def test_unused_ids_expire(made: HandlerBroker) -> None:
     init(made, "x")
     made.time.advance(7 * 24 * 3_600_000)
     init(made, "y")
@@ -255,7 +255,7 @@ def test_unused_ids_expire(made: Node) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_transactions_are_listed(made: Node, version: int) -> None:
+def test_transactions_are_listed(made: HandlerBroker, version: int) -> None:
     begun(made, "a1")
     producer = init(made, "a2")
 
@@ -280,12 +280,12 @@ def test_transactions_are_listed(made: Node, version: int) -> None:
         assert made.ask(request, version).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_unknown_states_are_named(made: Node) -> None:
+def test_unknown_states_are_named(made: HandlerBroker) -> None:
     response = made.ask(ListTransactionsRequest(["Ongoing", "Loud", "Loud", "Dead"]), 0)
     assert response.unknown_state_filters == ["Loud"]
 
 
-def test_the_feature_may_change_while_a_transaction_is_open(made: Node) -> None:
+def test_the_feature_may_change_while_a_transaction_is_open(made: HandlerBroker) -> None:
     """Its clients go on in the protocol in which they began; no record loses a field."""
     producer = begun(made)
     change = [FeatureUpdateKey(features.TRANSACTION_VERSION, 0, upgrade_type=SAFE_DOWNGRADE)]

@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from headgate.gateway.runtime.tasks import Changes, Task, WaitList, is_task
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
@@ -41,7 +41,7 @@ INDEX = partition_of("g", 4)
 class Producer:
     """A transactional producer, whose time goes on until there is an answer."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.node = node
         made = self.ask(InitProducerIdRequest("id", 60_000), 4)
         while made.error_code:
@@ -103,7 +103,7 @@ class Producer:
 
 
 @pytest.fixture
-def producer(node: Node) -> Producer:
+def producer(node: HandlerBroker) -> Producer:
     made = Producer(node)
     made.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)  # makes the topic
     return made
@@ -191,7 +191,7 @@ def test_the_old_protocol_has_to_add_the_group_before(producer: Producer, versio
 
 
 def test_without_verification_anything_is_taken(tmp_path: Any) -> None:
-    producer = Producer(Node(tmp_path, transaction_partition_verification_enable="false"))
+    producer = Producer(HandlerBroker(tmp_path, transaction_partition_verification_enable="false"))
     assert producer.commit(3) == [NONE]
     assert producer.stable() == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     producer.node.close()

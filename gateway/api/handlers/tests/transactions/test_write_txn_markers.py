@@ -11,7 +11,7 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -31,7 +31,7 @@ Codes = dict[int, dict[str, dict[int, int]]]
 
 
 @pytest.fixture
-def replica(node: Node) -> Replica:
+def replica(node: HandlerBroker) -> Replica:
     """Partition 0 of t, in which producer 7 has a transaction open in epoch 3."""
     node.services.metadata.create_topic("t", 200)
     replica = node.services.partitions.get("t", 0)
@@ -61,7 +61,7 @@ def codes(response: WriteTxnMarkersResponse) -> Codes:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_ends_the_transaction(node: Node, replica: Replica, version: int) -> None:
+def test_every_version_ends_the_transaction(node: HandlerBroker, replica: Replica, version: int) -> None:
     response = node.ask(WriteTxnMarkersRequest([marker(t=[0, 1])]), version)
     assert codes(response) == {7: {"t": {0: NONE, 1: NONE}}}
     assert replica.last_stable_offset == 2
@@ -72,13 +72,13 @@ def test_every_version_ends_the_transaction(node: Node, replica: Replica, versio
 
 @pytest.mark.parametrize("version, code", [(1, NONE), (2, ErrorCode.INVALID_PRODUCER_EPOCH)])
 def test_only_the_new_version_tells_that_the_epoch_was_raised(
-    node: Node, replica: Replica, version: int, code: ErrorCode
+    node: HandlerBroker, replica: Replica, version: int, code: ErrorCode
 ) -> None:
     response = node.ask(WriteTxnMarkersRequest([marker(version=2, t=[0])]), version)
     assert codes(response) == {7: {"t": {0: code}}}
 
 
-def test_each_partition_has_its_own_error(node: Node, replica: Replica) -> None:
+def test_each_partition_has_its_own_error(node: HandlerBroker, replica: Replica) -> None:
     node.ask(FindCoordinatorRequest("g"), 3)
     index = partition_of("g", 4)
     asked = [marker(epoch=2, t=[0, 1, 200], gone=[0]), marker(8, __consumer_offsets=[index, 4]), marker(t=[0])]
@@ -89,16 +89,16 @@ def test_each_partition_has_its_own_error(node: Node, replica: Replica) -> None:
     assert node.services.partitions.get("__consumer_offsets", index).log.end_offset == 1
 
 
-def test_no_markers(node: Node) -> None:
+def test_no_markers(node: HandlerBroker) -> None:
     assert codes(node.ask(WriteTxnMarkersRequest([]), 1)) == {}
 
 
-def test_very_many_markers_are_written_in_steps(node: Node, replica: Replica) -> None:
+def test_very_many_markers_are_written_in_steps(node: HandlerBroker, replica: Replica) -> None:
     response = node.ask(WriteTxnMarkersRequest([marker(t=list(range(200)))]), 1)
     assert codes(response) == {7: {"t": dict.fromkeys(range(200), NONE)}}
 
 
-def test_a_marker_that_is_not_replicated_in_time(node: Node, replica: Replica) -> None:
+def test_a_marker_that_is_not_replicated_in_time(node: HandlerBroker, replica: Replica) -> None:
     replica.fsync_before_commit = True
     outcome = node.handle(WriteTxnMarkersRequest([marker(t=[0, 1])]), 1)
     assert is_task(outcome)
@@ -115,7 +115,7 @@ def test_a_marker_that_is_not_replicated_in_time(node: Node, replica: Replica) -
     assert replies == [response]
 
 
-def test_the_reply_comes_when_the_last_marker_is_replicated(node: Node, replica: Replica) -> None:
+def test_the_reply_comes_when_the_last_marker_is_replicated(node: HandlerBroker, replica: Replica) -> None:
     replica.fsync_before_commit = True
     outcome = node.handle(WriteTxnMarkersRequest([marker(t=[0, 1])]), 1)
     assert is_task(outcome)

@@ -45,7 +45,7 @@ from headgate.gateway.coordinator.transactions.tests.exactly_once.clients import
 )
 from headgate.gateway.coordinator.transactions.tests.exactly_once.wires import Wire
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.update_features import (
     UNSAFE_DOWNGRADE,
@@ -59,7 +59,7 @@ STEPS: Final = 250
 FINAL_STEPS: Final = 6_000
 
 
-class HistoryNode(Node):
+class HistoryNode(HandlerBroker):
     """A node on a disk that may be cut off at any write, at a time that goes on over restarts."""
 
     def __init__(self, files: CrashingFiles, now_ms: int, **settings: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.memory_budget import MemoryBudget
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.client.connection import ClientConnection
 from headgate.protocol.schema import Message
 from headgate.storage.segment.file_slice import FileSlice
@@ -24,7 +24,7 @@ MEMORY_BYTES = 1 << 24
 class Wire:
     """One connection of a client. `answered(response)` is called for each request, in order."""
 
-    def __init__(self, node: Node, random: Random) -> None:
+    def __init__(self, node: HandlerBroker, random: Random) -> None:
         self.answered: Callable[[Any], None] = _nobody
         self._node = node
         self._random = random
