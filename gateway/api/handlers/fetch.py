@@ -5,7 +5,7 @@ log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd
 flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17
 directory ids   v18 high watermark
 
-    partitions (fetch_sessions) ──> rows (fetch_rows) ──> enough? (fetch_plan) ──> converted (fetch_conversion) ──> sent
+    partitions (fetch_sessions) ──> rows (fetch/rows) ──> enough? (fetch/plan) ──> converted (fetch/conversion) ──> sent
                                          └──────────── wait ◁────┘
 
 A fetch that finds enough is answered at once. Otherwise `_answer_later` is its whole course, with each wait.
