@@ -181,14 +181,14 @@ class Coordinator(Generic[S]):
 
     def __init__(
         self,
-        partition: Replica,
+        replica: Replica,
         services: CoordinatorServices,
         topic: InternalTopic,
         make_shard: Callable[[], S],
         loaded: Callable[[Coordinator[S]], None] = lambda _: None,
         perform: Perform = lambda _, __: None,
     ) -> None:
-        self.partition = partition
+        self.replica = replica
         self.services = services
         self.ended = WaitList()
         """Touched and replaced when the shard ends: clients have to send all its requests again."""
@@ -210,7 +210,7 @@ class Coordinator(Generic[S]):
     @property
     def committed_shard(self) -> S | None:
         """The shard, if all that it has replayed is below the high watermark, and nothing more is being written."""
-        return None if self._state is _WRITING or self.partition.high_watermark < self._end_offset else self.shard
+        return None if self._state is _WRITING or self.replica.high_watermark < self._end_offset else self.shard
 
     # Requests
 
@@ -281,12 +281,12 @@ class Coordinator(Generic[S]):
     def _log_failure(self, error: Exception | None) -> None:
         if error is not None:
             message = "%r: a write of the broker itself failed, and follows with a later one: %s"
-            self._topic.logger.error(message, self.partition, error)
+            self._topic.logger.error(message, self.replica, error)
 
     def _absent(self) -> KafkaError:
         if self._state is _CLOSED:
             return KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of the {self._topic.key_name} moved")
-        where = f"{self.partition.topic}-{self.partition.index}"
+        where = f"{self.replica.topic}-{self.replica.index}"
         return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{where} is being loaded")
 
     def _decide(
@@ -310,7 +310,7 @@ class Coordinator(Generic[S]):
             if decision.replies:
                 self._reply(decision)
             if decision.effects:
-                decision.leader_epoch = self.partition.leader_epoch
+                decision.leader_epoch = self.replica.leader_epoch
                 self._defer_effects(decision)
         shard.note_due(key)
         if shard.timers.due_ms < self._timer_ms:
@@ -323,25 +323,25 @@ class Coordinator(Generic[S]):
         self, key: str, decision: Decision, ticket: RequestTicket | None, failure_response: FailureResponse | None
     ) -> Task[None] | None:
         now_ms = self.services.clock.now_ms()
-        partition = self.partition
-        decision.leader_epoch = partition.leader_epoch
-        writer = partition.writer()
+        replica = self.replica
+        decision.leader_epoch = replica.leader_epoch
+        writer = replica.writer()
         try:
-            partition.check_writable()
+            replica.check_writable()
             data = self._encode(decision, now_ms)
             facts = BatchFacts(decision.marker, decision.has_raised_epoch)
             if writer is not None:
                 write = partial(writer.append, data, ACKS_ALL, now_ms, origin=BROKER, facts=facts)
                 return self._write_by_thread(key, decision, now_ms, write, is_tick=ticket is None)
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
-                info = partition.append(data, ACKS_ALL, now_ms, BROKER, facts)
+                info = replica.append(data, ACKS_ALL, now_ms, BROKER, facts)
             else:
-                info = partition.stage_fresh(data, facts, now_ms)
-                staged = partition.log.staged
+                info = replica.stage_fresh(data, facts, now_ms)
+                staged = replica.log.staged
                 if staged is not None:
                     response: Any = decision.replies[0][1]
                     promise = _StagedReply(self, response, failure_response)
-                    self.services.batcher.promise(partition, staged, promise.refuse)
+                    self.services.batcher.promise(replica, staged, promise.refuse)
         except KafkaError as error:
             self._failed(key, decision, without_frames(error), is_tick=ticket is None)
             return None
@@ -352,7 +352,7 @@ class Coordinator(Generic[S]):
         try:
             return memoryview(self._topic.encode(decision, now_ms))
         except Exception as error:
-            self._topic.logger.exception("%r: a decision has no encoding", self.partition)
+            self._topic.logger.exception("%r: a decision has no encoding", self.replica)
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"no record can hold it: {error}") from error
 
     def _write_by_thread(self, key: str, decision: Decision, now_ms: int, write: Ask, *, is_tick: bool) -> Task[None]:
@@ -378,7 +378,7 @@ class Coordinator(Generic[S]):
 
     def _is_fenced(self, decision: Decision) -> bool:
         """Whether the decision was written under an earlier leader epoch."""
-        return decision.leader_epoch not in (-1, self.partition.leader_epoch)
+        return decision.leader_epoch not in (-1, self.replica.leader_epoch)
 
     def _start(self, write: Task[None] | None) -> None:
         """Have a thread write a decision; the requests that come meanwhile wait in the queue."""
@@ -421,7 +421,7 @@ class Coordinator(Generic[S]):
             if producer is not None and decision.marker is not None:
                 shard.replay_marker(producer, decision.marker.is_commit)
         except Exception:
-            self._topic.logger.exception("%r: a decision cannot be replayed", self.partition)
+            self._topic.logger.exception("%r: a decision cannot be replayed", self.replica)
             self.reload("a fault of the broker, see its log")
             return
         if decision.replies:
@@ -436,7 +436,7 @@ class Coordinator(Generic[S]):
             decision.failed()
         for ticket, _ in decision.replies:
             ticket.answer(error)  # type: ignore[attr-defined]
-        if self.partition.log.end_offset != self._end_offset:
+        if self.replica.log.end_offset != self._end_offset:
             self.reload(error.message)
         elif is_tick:
             message = "the write of a tick of %s %r failed; the broker retries it: %s"
@@ -450,7 +450,7 @@ class Coordinator(Generic[S]):
 
         The `WriteBatcher` holds back a reply that depends on a staged write.
         """
-        if not self.partition.fsync_before_commit or self.partition.high_watermark >= self._end_offset:
+        if not self.replica.fsync_before_commit or self.replica.high_watermark >= self._end_offset:
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return
@@ -476,22 +476,22 @@ class Coordinator(Generic[S]):
 
     def _await_high_watermark(self, end_offset: int, deadline_ms: float) -> Task[bool]:
         """Whether the high watermark reaches the offset before the deadline, and before the shard ends."""
-        partition, ended, passed = self.partition, self.ended, WaitList()
+        replica, ended, passed = self.replica, self.ended, WaitList()
         changes = Changes((passed, ended), deadline_ms)
 
         def ended_append(_: Append) -> None:  # an append also fails if another leader epoch has begun
-            if partition.high_watermark >= end_offset:
+            if replica.high_watermark >= end_offset:
                 self.services.tasks.touch(passed)
 
-        await_offset(partition, end_offset, ended_append)
+        await_offset(replica, end_offset, ended_append)
         yield changes
-        return ended is self.ended and partition.high_watermark >= end_offset
+        return ended is self.ended and replica.high_watermark >= end_offset
 
     def _defer_effects(self, decision: Decision) -> None:
         """Perform the effects after all earlier ones, once everything written so far is below the high watermark."""
         self._effects.append((self._end_offset, decision))
         if self._performing is None:
-            is_staged = self.partition.log.staged is not None
+            is_staged = self.replica.log.staged is not None
             self._performing = self.services.tasks.start(self._perform_effects(is_staged=is_staged), self._performed)
 
     def _perform_effects(self, *, is_staged: bool) -> Task[None]:
@@ -503,13 +503,13 @@ class Coordinator(Generic[S]):
         ended = self.ended
         while self._effects:
             end_offset = self._effects[0][0]
-            if is_staged or self.partition.high_watermark >= end_offset:
+            if is_staged or self.replica.high_watermark >= end_offset:
                 is_staged = False
                 yield next_turn(self.services.scheduler)
             elif not (yield from self._await_high_watermark(end_offset, NEVER)):
                 return  # the broker stops, or the shard has ended
             self.services.batcher.write_all()  # the first effect may wait for nothing else
-            while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
+            while ended is self.ended and self._effects and self.replica.high_watermark >= self._effects[0][0]:
                 _, decision = self._effects.popleft()
                 if self._is_fenced(decision):
                     self.reload("the leader epoch has changed since a write")
@@ -517,7 +517,7 @@ class Coordinator(Generic[S]):
                 try:
                     self._perform(decision.effects, decision.leader_epoch)
                 except Exception:
-                    self._topic.logger.exception("%r: an effect failed", self.partition)
+                    self._topic.logger.exception("%r: an effect failed", self.replica)
             if ended is not self.ended:
                 return
 
@@ -569,7 +569,7 @@ class Coordinator(Generic[S]):
     def reload(self, why: str) -> None:
         """Load the shard again: the log differs from the replayed records."""
         if self.shard is not None:
-            self._topic.logger.error("%r is loaded again: %s", self.partition, why)
+            self._topic.logger.error("%r is loaded again: %s", self.replica, why)
             self._end(_UNLOADED)
             self.services.scheduler.call_soon(self._load)
 
@@ -598,7 +598,7 @@ class Coordinator(Generic[S]):
             return
         self._state = _LOADING
         self.services.batcher.write_all()  # staged batches have to be in the file
-        log, began_ms = self.partition.log, self.services.clock.monotonic_ms()
+        log, began_ms = self.replica.log, self.services.clock.monotonic_ms()
         replay = LogReplay(self._make_shard(), log.start_offset)
         if log.end_offset == log.start_offset:
             self._loaded(replay, 0.0)
@@ -612,7 +612,7 @@ class Coordinator(Generic[S]):
             return
         if self._state is not _CLOSED:
             self._state = _UNLOADED
-        self._topic.logger.error("%r cannot be loaded; the broker retries: %s", self.partition, error)
+        self._topic.logger.error("%r cannot be loaded; the broker retries: %s", self.replica, error)
         self.services.scheduler.call_after(LOAD_RETRY_MS, self._load)
 
     def _loaded(self, replay: LogReplay[S], began_ms: float) -> None:
@@ -624,14 +624,14 @@ class Coordinator(Generic[S]):
             return
         now_ms, logger = self.services.clock.monotonic_ms(), self._topic.logger
         self._state, self.shard = _ACTIVE, replay.shard
-        self._end_offset = self.partition.log.end_offset
+        self._end_offset = self.replica.log.end_offset
         if replay.replayed:
-            where = self.partition.topic, self.partition.index
+            where = self.replica.topic, self.replica.index
             logger.info("%s-%d: %d records loaded in %d ms", *where, replay.replayed, now_ms - began_ms)
         if replay.skipped:
-            logger.error("%r: %d records skipped; %s", self.partition, replay.skipped, replay.problem)
+            logger.error("%r: %d records skipped; %s", self.replica, replay.skipped, replay.problem)
         if replay.unknown:
-            logger.warning("%r: %d records have types that this broker does not serve", self.partition, replay.unknown)
+            logger.warning("%r: %d records have types that this broker does not serve", self.replica, replay.unknown)
         self._arm()
         self._when_loaded(self)
 

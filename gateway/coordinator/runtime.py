@@ -126,7 +126,7 @@ class CoordinatorRuntime(Generic[S]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the log of {topic}-{index} is being opened")
         for coordinator in self._coordinators.values():
             if coordinator.shard is None:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.partition!r} is being loaded")
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.replica!r} is being loaded")
             yield coordinator.shard
 
     def shard_of(self, index: int) -> S | None:
@@ -209,22 +209,22 @@ class CoordinatorRuntime(Generic[S]):
         if topic == self._topic.name and index not in self._coordinators:
             self._open(index)
 
-    def log_was_truncated(self, partition: Replica) -> None:
+    def log_was_truncated(self, replica: Replica) -> None:
         """Load the shard of a partition again: its log was truncated."""
-        coordinator = self._coordinators.get(partition.index)
-        if coordinator is not None and coordinator.partition is partition:
+        coordinator = self._coordinators.get(replica.index)
+        if coordinator is not None and coordinator.replica is replica:
             coordinator.log_was_truncated()
 
     def _is_same(self, index: int) -> bool:
         try:
-            return self._partitions.get(self._topic.name, index) is self._coordinators[index].partition
+            return self._partitions.get(self._topic.name, index) is self._coordinators[index].replica
         except KafkaError:
             return False
 
     def _open(self, index: int) -> Coordinator[S]:
-        partition = self._partitions.get(self._topic.name, index)
+        replica = self._partitions.get(self._topic.name, index)
         coordinator = self._coordinators[index] = Coordinator(
-            partition, self._services, self._topic, self._make_shard, self._loaded, self._perform
+            replica, self._services, self._topic, self._make_shard, self._loaded, self._perform
         )
         return coordinator
 

@@ -129,8 +129,8 @@ class BrokerMaintenance:
     def expire(self) -> None:
         """Roll old segments and delete expired ones, of all partitions, some of them in each turn of the loop."""
         found: dict[str, list[Replica]] = {}
-        for partition in self._partitions:
-            found.setdefault(parent(partition.log.directory), []).append(partition)
+        for replica in self._partitions:
+            found.setdefault(parent(replica.log.directory), []).append(replica)
         for directory, partitions in found.items():
             self._by_name[directory].retention.run(partitions)
 
@@ -181,8 +181,8 @@ class BrokerMaintenance:
         if all(one.is_offline for one in self._partitions.directories.values()):
             logger.error("all log directories are offline: nothing is written until one is back")
 
-    def _is_offline(self, partition: Replica) -> bool:
-        return self._partitions.directories[parent(partition.log.directory)].is_offline
+    def _is_offline(self, replica: Replica) -> bool:
+        return self._partitions.directories[parent(replica.log.directory)].is_offline
 
     def _was_truncated(self, log: Log) -> None:
         self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
@@ -191,9 +191,9 @@ class BrokerMaintenance:
     def _repaired(self, log: Log) -> None:
         if log.topic == METADATA_TOPIC and self._has_lost_metadata:
             self._freeze_metadata(log)
-        partition = self._partitions.of_log(log)
-        if partition is not None:
-            partition.repaired()
+        replica = self._partitions.of_log(log)
+        if replica is not None:
+            replica.repaired()
         self._partitions.disk_recovered(parent(log.directory))
 
     def _freeze_metadata(self, log: Log) -> None:
@@ -207,12 +207,12 @@ class BrokerMaintenance:
     def expire_producers(self) -> None:
         """Expire producers that have not written for `producer.id.expiration.ms`."""
         now_ms = self._clock.now_ms()
-        for partition in self._partitions:
-            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        for replica in self._partitions:
+            replica.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def flush_due(self) -> None:
         """Flush the logs with a due flush: by flush.ms, or after a roll."""
         now_ms = self._clock.now_ms()
-        for partition in self._partitions:
-            if flushing.is_due(partition.log, now_ms) and not self._is_offline(partition):
-                partition.sync_soon()
+        for replica in self._partitions:
+            if flushing.is_due(replica.log, now_ms) and not self._is_offline(replica):
+                replica.sync_soon()

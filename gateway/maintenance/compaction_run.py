@@ -62,7 +62,7 @@ class CleanerThread:
 
 
 def compact(
-    partition: Replica,
+    replica: Replica,
     cleanable: CleanableRatio,
     thread: CleanerThread,
     is_current: Callable[[Replica, Log], bool],
@@ -73,14 +73,14 @@ def compact(
     is_current(replica, log)     whether this is still the log of the replica, and still compacted
     failed(replica, error)       called for a failure that is not an abortion
     """
-    log, began_ms = partition.log, thread.clock.now_ms()
+    log, began_ms = replica.log, thread.clock.now_ms()
     compaction = log_compaction.LogCompaction(
         log,
         cleanable,
         began_ms,
         table_bytes=thread.table_bytes,
         read_bytes=thread.read_bytes,
-        is_current=partial(is_current, partition, log),
+        is_current=partial(is_current, replica, log),
     )
     failure = None
     try:
@@ -92,8 +92,8 @@ def compact(
     if failure is None:
         thread.metrics.succeeded()
         _log_result(log, compaction, run_ms)
-    elif not isinstance(failure, (StoppedError, CompactionAborted)) and is_current(partition, log):
-        failed(partition, failure)
+    elif not isinstance(failure, (StoppedError, CompactionAborted)) and is_current(replica, log):
+        failed(replica, failure)
     return failure is None
 
 

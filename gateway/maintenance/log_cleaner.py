@@ -162,20 +162,20 @@ class LogCleaner:
     def _dirtiest(self) -> Task[tuple[Replica, CleanableRatio] | None]:
         """The log that is compacted next; None if no log is due, or the broker stops."""
         found: list[tuple[Replica, CleanableRatio]] = []
-        for number, partition in enumerate(list(self._partitions)):
+        for number, replica in enumerate(list(self._partitions)):
             if number and not number % LOGS_PER_TURN:
                 yield sleep(self._scheduler, 0)
                 if self._is_over:
                     return None
-            if self._is_cold(partition):
+            if self._is_cold(replica):
                 continue
             try:
-                cleanable = self._assess(partition)
+                cleanable = self._assess(replica)
             except WouldBlock as cold:
-                self._wait_for_disk(partition, cold)
+                self._wait_for_disk(replica, cold)
                 continue
             if cleanable is not None:
-                found.append((partition, cleanable))
+                found.append((replica, cleanable))
         self.metrics.looked(cleanable for _, cleanable in found)
         # Imported late, here and below: a start needs no compaction
         from headgate.storage.cleanup.compaction import planning
@@ -183,15 +183,15 @@ class LogCleaner:
         chosen = planning.dirtiest((one.log.config.min_cleanable_dirty_ratio, cleanable) for one, cleanable in found)
         return None if chosen is None else found[chosen]
 
-    def _is_cold(self, partition: Replica) -> bool:
+    def _is_cold(self, replica: Replica) -> bool:
         """Whether a log waits for a read from its disk; a later look assesses it."""
-        return any((partition.topic, partition.index) in waiting for waiting in self._cold.values())
+        return any((replica.topic, replica.index) in waiting for waiting in self._cold.values())
 
-    def _wait_for_disk(self, partition: Replica, cold: WouldBlock) -> None:
+    def _wait_for_disk(self, replica: Replica, cold: WouldBlock) -> None:
         """Have a log wait for a read from its disk; a later look assesses it."""
         cold.release()
         is_first = cold.disk not in self._cold
-        self._cold.setdefault(cold.disk, {})[partition.topic, partition.index] = partition
+        self._cold.setdefault(cold.disk, {})[replica.topic, replica.index] = replica
         if is_first:
             run(self._assess_cold(cold.disk))
 
@@ -199,12 +199,12 @@ class LogCleaner:
         """Assess the logs that wait for a disk, one after another; then look at all logs again."""
         waiting = self._cold[disk]
         while True:
-            key, partition = next(iter(waiting.items()))
+            key, replica = next(iter(waiting.items()))
             try:
-                yield from self._assess_by_thread(partition)
+                yield from self._assess_by_thread(replica)
             except Exception as error:  # noqa: BLE001  the log is tried again later
-                if not partition.log.is_retired:
-                    self.failed(partition, error)
+                if not replica.log.is_retired:
+                    self.failed(replica, error)
             del waiting[key]
             if not waiting:
                 break
@@ -212,55 +212,55 @@ class LogCleaner:
         del self._cold[disk]
         self.look()
 
-    def _assess_by_thread(self, partition: Replica) -> Task[None]:
+    def _assess_by_thread(self, replica: Replica) -> Task[None]:
         """Have a thread read what the assessment of a log needs."""
         warmed = None
         while not self._is_over:
             try:
-                self._assess(partition, warmed)
+                self._assess(replica, warmed)
                 return
             except WouldBlock as cold:
                 warmed = cold.place
                 yield partial(cold.warm_by, self._scheduler.reads(cold.disk).in_thread)
 
-    def _assess(self, partition: Replica, warmed: FilePosition | None = None) -> CleanableRatio | None:
+    def _assess(self, replica: Replica, warmed: FilePosition | None = None) -> CleanableRatio | None:
         """The cleanable ratio of a log; None if the log must not be compacted, or not now.
 
         Raises WouldBlock, unless the missing bytes are at `warmed`: these were just read and evicted again, so the
         call waits for the disk.
         """
-        log = partition.log
+        log = replica.log
         if (
             not log.config.is_compacted
             or log.sync_error is not None
             or not log.segments.compacted.offset < log.segments.active.base_offset > log.start_offset
         ):
             return None
-        key = partition.topic, partition.index
+        key = replica.topic, replica.index
         cleaning = self._cleanings.get(key)
         if log.is_retired or (cleaning is not None and cleaning.is_blocked(log, self._clock.monotonic_ms())):
             return None
         try:
-            return self._cleanable(partition, warmed)
+            return self._cleanable(replica, warmed)
         except (OSError, KafkaError, StorageError) as error:
-            self.failed(partition, error)
+            self.failed(replica, error)
             return None
 
-    def _cleanable(self, partition: Replica, warmed: FilePosition | None) -> CleanableRatio:
+    def _cleanable(self, replica: Replica, warmed: FilePosition | None) -> CleanableRatio:
         from headgate.storage.cleanup.compaction.compaction_job import assess
 
-        log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
+        log, now_ms, up_to = replica.log, self._clock.now_ms(), replica.high_watermark
         return planned(lambda blocking: assess(log, now_ms, up_to, blocking), (warmed,))
 
-    def _compact(self, partition: Replica, cleanable: CleanableRatio) -> Task[None]:
+    def _compact(self, replica: Replica, cleanable: CleanableRatio) -> Task[None]:
         """Compact a log; then the next one may begin."""
         from headgate.gateway.maintenance.compaction_run import CleanerThread, compact
 
-        worker = self._idle.pop() if self._idle else self._new_worker(partition.log.pool)
-        self._cleaning_of(partition).worker = worker
+        worker = self._idle.pop() if self._idle else self._new_worker(replica.log.pool)
+        self._cleaning_of(replica).worker = worker
         thread = CleanerThread(worker, self._config, self._clock, self._scheduler, self.metrics)
-        is_done = yield from compact(partition, cleanable, thread, self.is_current, self.failed)
-        key = partition.topic, partition.index
+        is_done = yield from compact(replica, cleanable, thread, self.is_current, self.failed)
+        key = replica.topic, replica.index
         cleaning = self._cleanings.get(key)
         if cleaning is not None and cleaning.worker is worker:
             cleaning.worker = None
@@ -273,12 +273,12 @@ class LogCleaner:
             self._idle.append(worker)
             self._scheduler.call_after(0, self.look)
 
-    def _cleaning_of(self, partition: Replica) -> _Cleaning:
+    def _cleaning_of(self, replica: Replica) -> _Cleaning:
         """The state of the present log of a partition."""
-        key = partition.topic, partition.index
+        key = replica.topic, replica.index
         cleaning = self._cleanings.get(key)
-        if cleaning is None or cleaning.log is not partition.log:
-            cleaning = self._cleanings[key] = _Cleaning(partition.log, None if cleaning is None else cleaning.worker)
+        if cleaning is None or cleaning.log is not replica.log:
+            cleaning = self._cleanings[key] = _Cleaning(replica.log, None if cleaning is None else cleaning.worker)
         return cleaning
 
     def _new_worker(self, pool: Pool) -> Worker:
@@ -290,19 +290,19 @@ class LogCleaner:
 
     # For a compaction
 
-    def is_current(self, partition: Replica, log: Log) -> bool:
+    def is_current(self, replica: Replica, log: Log) -> bool:
         """Whether this is still the log of the partition, and still compacted."""
         try:
-            found = self._partitions.get(partition.topic, partition.index)
+            found = self._partitions.get(replica.topic, replica.index)
         except KafkaError:
             return False
         return found.log is log and log.config.is_compacted and not self.is_stopped
 
-    def failed(self, partition: Replica, error: BaseException) -> None:
+    def failed(self, replica: Replica, error: BaseException) -> None:
         """Note a failed compaction, or a failed look at a log."""
         from headgate.storage.cleanup.compaction.compaction_job import Damaged
 
-        key, cleaning = (partition.topic, partition.index), self._cleaning_of(partition)
+        key, cleaning = (replica.topic, replica.index), self._cleaning_of(replica)
         self.metrics.failed()
         if isinstance(error, Damaged):
             cleaning.is_damaged = True

@@ -75,7 +75,7 @@ class RetentionTask:
             return
         self._left.extend(partitions)
         if self._holding:
-            logs = (partition.log for partition in self._left)
+            logs = (replica.log for replica in self._left)
             self._holding &= {log.key for log in logs if log.config.headgate_retention_hold_groups}
         self._pass.start(self._expire_all)
 
@@ -86,20 +86,20 @@ class RetentionTask:
             if self._clock.monotonic_ms() >= until_ms:
                 yield sleep(self._scheduler, 0)
                 until_ms = self._clock.monotonic_ms() + SLICE_MS
-            partition = self._left.popleft()
+            replica = self._left.popleft()
             try:
-                yield from self._expire(partition)
+                yield from self._expire(replica)
             except WrongIndex as error:
-                self._rebuild_index(partition.log, error.base_offset)
+                self._rebuild_index(replica.log, error.base_offset)
             except Exception as error:  # noqa: BLE001  an error of one log must not stop the retention of others
-                self._note(partition.log, error)
+                self._note(replica.log, error)
 
-    def _expire(self, partition: Replica) -> Task[None]:
+    def _expire(self, replica: Replica) -> Task[None]:
         """Run retention for a partition; a thread first reads what is not in memory. Raises OSError, KafkaError."""
         warmed = None
-        while self._is_available(partition.log):
+        while self._is_available(replica.log):
             try:
-                yield from self._delete_or_roll(partition)
+                yield from self._delete_or_roll(replica)
                 return
             except WouldBlock as cold:
                 if cold.place == warmed:  # evicted again: the next pass tries again
@@ -108,9 +108,9 @@ class RetentionTask:
                 warmed = cold.place
                 yield partial(cold.warm_by, self._scheduler.in_thread)
 
-    def _delete_or_roll(self, partition: Replica) -> Task[None]:
+    def _delete_or_roll(self, replica: Replica) -> Task[None]:
         """Delete expired segments, or begin a due roll. Raises OSError, KafkaError, WouldBlock."""
-        log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
+        log, now_ms, up_to = replica.log, self._clock.now_ms(), replica.high_watermark
         groups = log.config.headgate_retention_hold_groups
         unread = self._find_unread(groups, log.topic, log.partition) if groups else None
         start, held, is_released = log.start_offset, unread, False
@@ -124,22 +124,22 @@ class RetentionTask:
         if expired is not None:
             if unread is not None:
                 self._note_unread(log, max(start, unread))
-            partition.advanced(partition)  # the start offset has changed, which fetch sessions report
+            replica.advanced(replica)  # the start offset has changed, which fetch sessions report
             try:
                 yield partial(self._scheduler.in_thread, expired.rename_files)
             finally:
                 segment_deletion.end(log, expired)
-                partition.disk.group_commit.given_back(partition)
+                replica.disk.group_commit.given_back(replica)
             if not is_released:
-                self._left.append(partition)
+                self._left.append(replica)
         elif retention.all_expired(log, now_ms, up_to, blocking=False, first_unread=held):
-            partition.roll_soon(partial(rolling.roll_for_retention, log, now_ms), partial(self._rolled, partition))
+            replica.roll_soon(partial(rolling.roll_for_retention, log, now_ms), partial(self._rolled, replica))
         else:
             if groups:
                 is_holding = held is not None and retention.is_holding(log, now_ms, up_to, held, blocking=False)
                 self._note_holding(log, groups, held, is_holding=is_holding)
             if rolling.is_aged(log, now_ms):
-                partition.roll_soon(partial(rolling.roll, log, now_ms), partial(self._note, log))
+                replica.roll_soon(partial(rolling.roll, log, now_ms), partial(self._note, log))
 
     def _note_holding(self, log: Log, groups: Collection[str], held: int | None, *, is_holding: bool) -> None:
         """Log once that expired records stay for a group."""
@@ -162,11 +162,11 @@ class RetentionTask:
                 "the disk is nearly full" if self._is_full() else "headgate.retention.hold.ms or .bytes is exceeded",
             )
 
-    def _rolled(self, partition: Replica, error: OSError | None) -> None:
+    def _rolled(self, replica: Replica, error: OSError | None) -> None:
         """Look at a partition again after its roll: its previous segment may be deleted now."""
-        self._note(partition.log, error)
+        self._note(replica.log, error)
         if error is None:
-            self._left.append(partition)
+            self._left.append(replica)
             self._pass.start(self._expire_all)
 
     def _note(self, log: Log, error: BaseException | None) -> None:

@@ -190,8 +190,8 @@ COLD = Cold()
 class AppendQueue:
     """Appends to one partition by a thread, one write at a time."""
 
-    def __init__(self, partition: Replica, disk: DiskMonitor) -> None:
-        self._partition = partition
+    def __init__(self, replica: Replica, disk: DiskMonitor) -> None:
+        self._replica = replica
         self._disk = disk
         self._queue: deque[_Queued] = deque()
         self._work = SingleTask()
@@ -224,7 +224,7 @@ class AppendQueue:
 
     def _write_all(self) -> Task[None]:
         """Write the waiting appends, one write at a time."""
-        log = self._partition.log
+        log = self._replica.log
         while self._queue and not self._disk.scheduler.is_over:
             if self._disk.is_full:  # the queue opens no file before a thread is free
                 yield self._disk.when_free
@@ -248,7 +248,7 @@ class AppendQueue:
                 with suppress(KafkaError):  # `PendingWrite.error` has it
                     appending.end_write(log, staged, error)
             self._notify(taken)
-        self._partition.give_up_writer()
+        self._replica.give_up_writer()
 
     def _cold(self) -> WouldBlock | None:
         """A read from the disk that the first append since the start needs; a thread reads first.
@@ -257,7 +257,7 @@ class AppendQueue:
         reports errors too.
         """
         try:
-            appending.look_up(self._partition.log)
+            appending.look_up(self._replica.log)
         except WouldBlock as cold:
             if cold.place == self._warmed_place:
                 cold.release()
@@ -277,7 +277,7 @@ class AppendQueue:
         yield from self._write_all()
 
     def _roll(self, roll: Callable[[], None], resume: Callable[[OSError | None], None]) -> Task[None]:
-        log = self._partition.log
+        log = self._replica.log
         log.lock.acquire(ROLLING)
         error = None
         try:
@@ -292,11 +292,11 @@ class AppendQueue:
         try:
             resume(error)
         finally:
-            self._partition.sync_soon()  # a flush could not begin meanwhile, and may be due
+            self._replica.sync_soon()  # a flush could not begin meanwhile, and may be due
 
     def _rolled_for_append(self, error: OSError | None) -> None:
         if error is not None:
-            self._drop_first(self._partition.log.disk_error(error))
+            self._drop_first(self._replica.log.disk_error(error))
 
     def _drop_first(self, error: KafkaError) -> None:
         append = self._queue.popleft()
@@ -305,13 +305,13 @@ class AppendQueue:
 
     def _stage(self) -> tuple[PendingWrite | None, list[_Taken]]:
         """Stage the appends of one write. The write is None if all are duplicates, or if the write cannot begin."""
-        log, taken = self._partition.log, list[_Taken]()
+        log, taken = self._replica.log, list[_Taken]()
         while self._queue and (log.staged is None or _fits(log.staged, self._queue[0].records)):
             append = self._queue[0]
             records, acks, now_ms, _, origin, facts = append
             self.rolls = True
             try:
-                info = self._partition.stage_owned(records, acks, now_ms, origin, facts)
+                info = self._replica.stage_owned(records, acks, now_ms, origin, facts)
             except KafkaError as error:
                 self._drop_first(error)
                 continue
@@ -329,12 +329,12 @@ class AppendQueue:
         return None, taken
 
     def _notify(self, taken: list[_Taken]) -> None:
-        self._partition.advance_high_watermark()
+        self._replica.advance_high_watermark()
         for append, info, staged in taken:
             try:
                 append.resume((staged and staged.error) or info)
             except Exception:  # the other appends do not wait for this one
-                logger.exception("an append to %r has ended, but its result cannot be used", self._partition.log)
+                logger.exception("an append to %r has ended, but its result cannot be used", self._replica.log)
 
 
 def _fits(staged: PendingWrite, records: memoryview) -> bool:

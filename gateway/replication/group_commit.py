@@ -59,24 +59,24 @@ class GroupCommit:
         self._writes: list[Callable[[], None]] = []
         self._small_files = SingleTask()
 
-    def sync_after_turn(self, partition: Replica) -> None:
+    def sync_after_turn(self, replica: Replica) -> None:
         """Sync a log after the present turn: a client may wait."""
-        self._wanted[partition] = None
+        self._wanted[replica] = None
         if not self._is_planned and self._threads < MAX_SYNC_THREADS:
             self._is_planned = True
             self._scheduler.call_soon(self._begin)
 
-    def flush(self, partition: Replica) -> None:
+    def flush(self, replica: Replica) -> None:
         """Flush a log after the flushes in the queue."""
-        self._queue[partition] = None
+        self._queue[replica] = None
         self._flushes.start(self._flush_queued)
 
-    def given_back(self, partition: Replica) -> None:
+    def given_back(self, replica: Replica) -> None:
         """Resume the syncs of a log that a thread has released."""
-        if partition in self._wanted:
-            self.sync_after_turn(partition)
-        if partition in self._queue:
-            self.flush(partition)
+        if replica in self._wanted:
+            self.sync_after_turn(replica)
+        if replica in self._queue:
+            self.flush(replica)
 
     def write(self, write: Callable[[], None]) -> None:
         """Have a small file written without a waiting client; one thread writes all files of `WRITE_MS`."""
@@ -98,22 +98,22 @@ class GroupCommit:
         """Share the logs among the free threads."""
         self._is_planned = False
         while self._threads < MAX_SYNC_THREADS and not self._scheduler.is_over:  # a stop flushes everything itself
-            ready = [partition for partition in self._wanted if not partition.log.lock.waits(FLUSH)]
+            ready = [replica for replica in self._wanted if not replica.log.lock.waits(FLUSH)]
             if not ready:
                 break
             begun = self._begun(ready[: -(-len(ready) // (MAX_SYNC_THREADS - self._threads))])
             if begun:
                 run(self._sync(begun))
 
-    def _begun(self, partitions: list[Replica]) -> list[_Begun]:
+    def _begun(self, replicas: list[Replica]) -> list[_Begun]:
         begun, files = list[_Begun](), 0
-        for partition in partitions:
+        for replica in replicas:
             if files >= MAX_OPEN_FILES:
                 break
-            del self._wanted[partition]
-            flush = self._flush_of(partition)
+            del self._wanted[replica]
+            flush = self._flush_of(replica)
             if flush is not None:
-                begun.append((partition, flush))
+                begun.append((replica, flush))
                 files += flush.held_files
         return begun
 
@@ -126,8 +126,8 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  noted for each log
             errors = [error] * len(begun)
         self._threads -= 1
-        for (partition, flush), failure in zip(begun, errors, strict=True):
-            self._end(partition, flush, failure)
+        for (replica, flush), failure in zip(begun, errors, strict=True):
+            self._end(replica, flush, failure)
         self._begin()
         if self._queue:
             self._flushes.start(self._flush_queued)
@@ -137,11 +137,11 @@ class GroupCommit:
     def _flush_queued(self) -> Task[None]:
         """Flush the logs in the queue, one after another."""
         while not self._scheduler.is_over:
-            partition = next((waiting for waiting in self._queue if not waiting.log.lock.waits(FLUSH)), None)
-            if partition is None:
+            replica = next((waiting for waiting in self._queue if not waiting.log.lock.waits(FLUSH)), None)
+            if replica is None:
                 return
-            del self._queue[partition]
-            flush = self._flush_of(partition)
+            del self._queue[replica]
+            flush = self._flush_of(replica)
             if flush is None:
                 continue
             failure = None
@@ -149,38 +149,38 @@ class GroupCommit:
                 yield partial(self._scheduler.in_thread, flush.run)
             except Exception as error:  # noqa: BLE001  noted for the log
                 failure = error
-            self._end(partition, flush, failure)
+            self._end(replica, flush, failure)
             self._begin()
 
     # Both
 
-    def _flush_of(self, partition: Replica) -> Flush | None:
+    def _flush_of(self, replica: Replica) -> Flush | None:
         """The flush to be made now; None if the log is retired, or none of its files can be opened."""
-        log = partition.log
+        log = replica.log
         if log.is_retired:  # its files may belong to another log by now
-            partition.fail_lost_appends()
+            replica.fail_lost_appends()
             return None
         try:
             return flushing.begin(log)
         except (OSError, KafkaError) as error:
-            self._failed(partition, error)
+            self._failed(replica, error)
             return None
 
-    def _end(self, partition: Replica, flush: Flush, error: BaseException | None) -> None:
-        flushing.end(partition.log, flush, self._clock.now_ms())
+    def _end(self, replica: Replica, flush: Flush, error: BaseException | None) -> None:
+        flushing.end(replica.log, flush, self._clock.now_ms())
         if error is not None:
-            self._failed(partition, error)
+            self._failed(replica, error)
         elif flush.is_part:
-            partition.sync_soon()
-        partition.synced()
+            replica.sync_soon()
+        replica.synced()
 
-    def _failed(self, partition: Replica, error: BaseException) -> None:
+    def _failed(self, replica: Replica, error: BaseException) -> None:
         self._on_failure(error)
-        if partition.log.sync_error is None:
-            logger.error("%r cannot be flushed; the broker retries: %s", partition.log, error)
+        if replica.log.sync_error is None:
+            logger.error("%r cannot be flushed; the broker retries: %s", replica.log, error)
         else:
             message = "%r accepts no more writes: after a failed sync the content of the disk is unknown: %s"
-            logger.error(message, partition.log, error)
+            logger.error(message, replica.log, error)
 
 
 def write_small_files(writes: list[Callable[[], None]]) -> None:

@@ -82,7 +82,7 @@ class ReplicaManager:
 
     def __init__(
         self,
-        store: LogManager,
+        log_manager: LogManager,
         config: BrokerConfig,
         tasks: Tasks,
         make_disk: MakeDisk,
@@ -90,7 +90,7 @@ class ReplicaManager:
         events: ReplicationEvents,
     ) -> None:
         """Work on files is done at once until `go_on_in_threads`, then in threads."""
-        self._store = store
+        self._log_manager = log_manager
         self._files = PartitionFileTasks(scheduler)
         self._config = config
         self._tasks = tasks
@@ -101,7 +101,7 @@ class ReplicaManager:
             one.directory: DirectoryStatus(
                 one.directory, make_disk(partial(self._disk_failed, one.directory)), self._directory_changed
             )
-            for one in store
+            for one in log_manager
         }
         """The log directories in use, by path."""
         self._names: dict[bytes, str] = {}
@@ -143,16 +143,16 @@ class ReplicaManager:
     @property
     def held(self) -> HeldFiles:
         """The files that slices of unsent responses keep open."""
-        return self._store.held
+        return self._log_manager.held
 
     @property
     def refused_directories(self) -> Collection[str]:
         """The log directories that were refused at the start."""
-        return self._store.refused
+        return self._log_manager.refused
 
     def space(self, directory: str) -> tuple[int, int]:
         """(size, free bytes) of the volume with a log directory. Raises OSError."""
-        return self._store.files.space(directory)
+        return self._log_manager.files.space(directory)
 
     def _disk_failed(self, directory: str, error: object) -> None:
         for listener in self.events.disk_failed:
@@ -285,11 +285,11 @@ class ReplicaManager:
                 return False
             self._forget(key)
         found = self._states.unavailable(key)
-        if key in self._store.unopened:
+        if key in self._log_manager.unopened:
             deleted = None if found is None else found.deleted_topic_id
             self._states.move(key, _LOADING if deleted is None else _LOADING._replace(deleted_topic_id=deleted))
             return False
-        log, failed = self._store.logs.get(key), self._store.failed.get(key)
+        log, failed = self._log_manager.logs.get(key), self._log_manager.failed.get(key)
         if log is not None and log.topic_id in (None, topic.topic_id):
             self.leadership.serve(topic, index, log, log_config)
         elif failed is not None:
@@ -300,11 +300,11 @@ class ReplicaManager:
         return False
 
     def _is_to_be_created(self, topic: Topic, index: int) -> bool:
-        key, store = (topic.name, index), self._store
-        if topic.partitions[index].leader != self._config.node_id or key in self._online or key in store.unopened:
+        key, log_manager = (topic.name, index), self._log_manager
+        if topic.partitions[index].leader != self._config.node_id or key in self._online or key in log_manager.unopened:
             return False
-        log = store.logs.get(key)
-        return key not in store.failed and (log is None or log.topic_id not in (None, topic.topic_id))
+        log = log_manager.logs.get(key)
+        return key not in log_manager.failed and (log is None or log.topic_id not in (None, topic.topic_id))
 
     def _refuse(self, topic: Topic, index: int, error: KafkaError, *, is_new: bool = False) -> None:
         """Take a partition offline: the others are served, and `get` raises the error."""
@@ -342,7 +342,7 @@ class ReplicaManager:
         for topic, index in wanted:
             key = topic.name, index
             before = self._states.unavailable(key)
-            if before is None and not is_new and key not in self._store:
+            if before is None and not is_new and key not in self._log_manager:
                 lost.add(key)
             error = None if before is None else before.error
             self._states.move(key, Unavailable(state, topic.topic_id, is_new, error))
@@ -382,16 +382,16 @@ class ReplicaManager:
         found = self._wanted(key, topic)
         if found is None:  # the partition was deleted meanwhile
             return None
-        if self._store.is_creating(key):
+        if self._log_manager.is_creating(key):
             self._states.move(key, found._replace(queued=topic))
             return None
         try:
             if not found.is_new:
-                self._store.check_not_refused(*key)
-                offset = self._store.high_watermark(key) if key in lost else 0
+                self._log_manager.check_not_refused(*key)
+                offset = self._log_manager.high_watermark(key) if key in lost else 0
                 if offset:
                     logger.error("%s-%d starts empty: its directory is gone, with offsets up to %d", *key, offset)
-            return self._store.begin_creation(
+            return self._log_manager.begin_creation(
                 key, topic.topic_id, self._config.log_config(topic.configs), self._now_ms(), self._avoided()
             )
         except KafkaError as error:
@@ -419,7 +419,7 @@ class ReplicaManager:
         key, index = creation.key, creation.key[1]
         found = self._wanted(key, topic)
         try:
-            log = self._store.end_creation(creation)
+            log = self._log_manager.end_creation(creation)
         except KafkaError as error:
             self._disk_failed(creation.directory, error)
             if found is not None and creation.error is not None:  # without an error no thread ran the creation
@@ -432,7 +432,7 @@ class ReplicaManager:
             self.leadership.serve(known, index, log, self._config.log_config(known.configs))
             if is_known and not self._is_following:
                 self._came_online(key)
-        elif topic.topic_id in self._store.removed:
+        elif topic.topic_id in self._log_manager.removed:
             self._delete([key], topic.topic_id)
 
     def _create_queued(self, key: tuple[str, int]) -> None:
@@ -448,12 +448,12 @@ class ReplicaManager:
         `gateway.maintenance.log_loading` retries logs that could not be opened; partitions in a refused directory stay
         offline.
         """
-        store, topics = self._store, self._image.topics
-        offline = (key for key in self._states.within(PartitionState.OFFLINE) if key not in store.failed)
+        log_manager, topics = self._log_manager, self._image.topics
+        offline = (key for key in self._states.within(PartitionState.OFFLINE) if key not in log_manager.failed)
         keys = list(islice((key for key in offline if key[0] in topics and self._may_be_created(key)), AT_ONCE))
         new, old = list[tuple[Topic, int]](), list[tuple[Topic, int]]()
         for name, index in keys:
-            log = store.logs.get((name, index))
+            log = log_manager.logs.get((name, index))
             if log is not None and log.topic_id in (None, topics[name].topic_id):  # the log exists: serving it failed
                 self.opened([(name, index)])
             else:
@@ -466,7 +466,7 @@ class ReplicaManager:
         return Retried(len(keys) - refused, refused)
 
     def _may_be_created(self, key: tuple[str, int]) -> bool:
-        return self._is_new(key) or key in self._store or not self._store.refused
+        return self._is_new(key) or key in self._log_manager or not self._log_manager.refused
 
     def _is_new(self, key: tuple[str, int]) -> bool:
         found = self._states.unavailable(key)
@@ -476,16 +476,16 @@ class ReplicaManager:
 
     def _remove(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
-        self._store.removed.add(topic.topic_id)
+        self._log_manager.removed.add(topic.topic_id)
         keys, others = list[tuple[str, int]](), list[tuple[str, int]]()
         for index in range(len(topic.partitions)):
             key = topic.name, index
             self._forget(key)
             self._states.move(key, None)
-            log = self._store.logs.get(key)
+            log = self._log_manager.logs.get(key)
             if log is not None and log.topic_id == topic.topic_id:
                 keys.append(key)
-            elif self._store.unopened.get(key) is not None:  # a thread opens it, perhaps for the second time
+            elif self._log_manager.unopened.get(key) is not None:  # a thread opens it, perhaps for the second time
                 self._states.move(key, Unavailable(PartitionState.DELETING, deleted_topic_id=topic.topic_id))
             else:
                 others.append(key)  # no thread may open these any more
@@ -504,12 +504,12 @@ class ReplicaManager:
         self._files.add(partial(self._begin_deletions, keys, topic_id), self._deleted)
 
     def _begin_deletions(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> list[PartitionDeletion]:
-        begun = (self._store.begin_deletion(key, topic_id) for key in keys)
+        begun = (self._log_manager.begin_deletion(key, topic_id) for key in keys)
         return [deletion for deletion in begun if deletion is not None]
 
     def _deleted(self, deletions: Sequence[PartitionDeletion]) -> None:
         for deletion in deletions:
-            self._store.end_deletion(deletion)
+            self._log_manager.end_deletion(deletion)
 
 
 def _changed(before: Topic | None, after: Topic) -> Iterable[int]:

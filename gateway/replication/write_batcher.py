@@ -52,12 +52,12 @@ class WriteBatcher:
         self._waiting: list[tuple[PendingWrite, Append, AppendInfo]] = []
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
-    def promise(self, partition: Replica, staged: PendingWrite, refuse: Refuse) -> None:
+    def promise(self, replica: Replica, staged: PendingWrite, refuse: Refuse) -> None:
         """Note that a response already reports the staged write; `refuse` corrects it if the write fails."""
         promised = self._promises.get(staged)
         if promised is None:
             self.is_open = True
-            self._promises[staged] = partition, [refuse]
+            self._promises[staged] = replica, [refuse]
         else:
             promised[1].append(refuse)
 
@@ -81,8 +81,8 @@ class WriteBatcher:
         waiting, self._waiting = self._waiting, []
         drafts, self._drafts = self._drafts, []
         has_failed = False
-        for staged, (partition, promised) in promises.items():
-            error = _write(partition, staged)
+        for staged, (replica, promised) in promises.items():
+            error = _write(replica, staged)
             if error is not None:
                 has_failed = True
                 staged.error = error
@@ -95,16 +95,16 @@ class WriteBatcher:
                 (reply[:],) = encoder.encode(response, correlation_id)
 
 
-def _write(partition: Replica, staged: PendingWrite) -> KafkaError | None:
+def _write(replica: Replica, staged: PendingWrite) -> KafkaError | None:
     """Write the staged batches, unless they are written already; return the error, or None."""
-    if partition.log.staged is not staged:  # a later append rolled the segment, and wrote them
-        partition.advance_high_watermark()
+    if replica.log.staged is not staged:  # a later append rolled the segment, and wrote them
+        replica.advance_high_watermark()
     else:
         try:
-            partition.write_staged()
+            replica.write_staged()
         except KafkaError as error:  # also in `PendingWrite.error`
             logger.error("produce requests are refused: %s", error.message)
         except Exception:  # no client may get an offset for batches that are not written
-            logger.exception("the staged batches of %s-%d cannot be written", partition.topic, partition.index)
+            logger.exception("the staged batches of %s-%d cannot be written", replica.topic, replica.index)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed")
     return staged.error

@@ -2,9 +2,9 @@
 
 A task is a generator. It yields each thing that it waits for, is continued with the answer, and returns its result:
 
-    def long_poll(partition: Replica, deadline_ms: float) -> Task[Response]:
-        changes = Changes([partition.waiters], deadline_ms)
-        while not enough(partition):
+    def long_poll(replica: Replica, deadline_ms: float) -> Task[Response]:
+        changes = Changes([replica.waiters], deadline_ms)
+        while not enough(replica):
             if (yield changes) is None:                              # the deadline has passed
                 break
         records = yield partial(reads.in_thread, read)               # the result of a thread

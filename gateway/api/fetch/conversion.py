@@ -198,8 +198,8 @@ class MessageSets:
             max_bytes = max(max_bytes, SKIPPED_BYTES)
         is_whole = is_first or (self._is_hard and max_bytes > 0 and not self._broker.partitions.held.is_full)
         row = reader.read(key, wanted, max_bytes, is_whole, blocking)
-        if reader.partition is not None:
-            self._histories[key, wanted.partition] = self._history(reader.partition)
+        if reader.replica is not None:
+            self._histories[key, wanted.partition] = self._history(reader.replica)
         if reader.isolation_level == READ_COMMITTED and row.error_code == ErrorCode.NONE:
             row.high_watermark = row.last_stable_offset  # the end of the log, for such a client
         return row
@@ -231,8 +231,8 @@ class MessageSets:
         """A client that does not wait has time for some pieces: it may take an empty set for the end of the log."""
         return self._skipped_bytes < MAX_SKIPPED_BYTES or not plan.is_late
 
-    def _history(self, partition: Replica) -> tuple[bytes | None, int, int]:
-        return partition.log.topic_id, partition.leader_epoch, self.reader.isolation_level
+    def _history(self, replica: Replica) -> tuple[bytes | None, int, int]:
+        return replica.log.topic_id, replica.leader_epoch, self.reader.isolation_level
 
     def _skip(self, key: TopicKey, wanted: FetchPartition, next_offset: int) -> None:
         """Read on from an offset, in this fetch and in the next one of the client."""

@@ -167,13 +167,13 @@ class FetchPlan:
     def _note_look(self, item: CachedPartition, wanted: FetchPartition, row: PartitionData) -> None:
         """Make a partition clean if it has nothing to read now; its session watches it for the next change."""
         item.is_clean = False
-        partition = self.reader.partition
-        if row.records or partition is None or row.diverging_epoch is not NO_DIVERGENCE:
+        replica = self.reader.replica
+        if row.records or replica is None or row.diverging_epoch is not NO_DIVERGENCE:
             return
         # After the limits were used up, no read has checked whether the log has the offset at all.
-        if self._end(partition) <= wanted.fetch_offset <= partition.log.end_offset:
+        if self._end(replica) <= wanted.fetch_offset <= replica.log.end_offset:
             item.is_clean = True
-            item.watch(partition.waiters)
+            item.watch(replica.waiters)
 
     def _note_cold(self, cold: WouldBlock) -> None:
         if self.cold is None:
@@ -286,37 +286,37 @@ class FetchPlan:
         key, wanted = item.wanted
         row = self._read(key, wanted, wanted.partition_max_bytes, True, False)
         self._note_look(item, wanted, row)
-        partition = self.reader.partition
-        if turn.keep(item, row) and partition is not None:
-            self._note(partition, -1, self._count(partition, wanted.fetch_offset, row.records, True))
+        replica = self.reader.replica
+        if turn.keep(item, row) and replica is not None:
+            self._note(replica, -1, self._count(replica, wanted.fetch_offset, row.records, True))
             if self._counted < self._min_bytes:
-                item.watch(partition.waiters)
+                item.watch(replica.waiters)
         return row
 
     def _watch(self, number: int, row: PartitionData, is_first: bool, item: CachedPartition | None = None) -> None:
         """Count a partition's bytes towards `min_bytes`, and wait for its changes."""
         key, wanted = self.turn.partitions[number]
-        partition = self.reader.find(key, wanted.partition)
+        replica = self.reader.find(key, wanted.partition)
         if item is not None:
-            item.watch(partition.waiters)  # also if the partition has data already
-        self._note(partition, number, self._count(partition, wanted.fetch_offset, row.records, is_first))
+            item.watch(replica.waiters)  # also if the partition has data already
+        self._note(replica, number, self._count(replica, wanted.fetch_offset, row.records, is_first))
 
-    def _note(self, partition: Replica, number: int, size: int) -> None:
-        _, before = self._watched.get(partition.waiters, _NOTHING_COUNTED)
-        self._watched[partition.waiters] = number, size
+    def _note(self, replica: Replica, number: int, size: int) -> None:
+        _, before = self._watched.get(replica.waiters, _NOTHING_COUNTED)
+        self._watched[replica.waiters] = number, size
         self._counted += size - before
 
-    def _count(self, partition: Replica, offset: int, records: Sized | None, is_first: bool) -> int:
+    def _count(self, replica: Replica, offset: int, records: Sized | None, is_first: bool) -> int:
         """The bytes that a partition adds towards `min_bytes`; all of `min_bytes` if a wait would bring no more."""
         if isinstance(records, FileSlice):
             size = records.length
-            if size >= self._min_bytes or _reaches(records, partition, self._end(partition)):
+            if size >= self._min_bytes or _reaches(records, replica, self._end(replica)):
                 return size
             return self._min_bytes
-        return 0 if is_first or offset >= self._end(partition) else self._min_bytes
+        return 0 if is_first or offset >= self._end(replica) else self._min_bytes
 
-    def _end(self, partition: Replica) -> int:
-        return partition.readable_end(self.reader.isolation_level)
+    def _end(self, replica: Replica) -> int:
+        return replica.readable_end(self.reader.isolation_level)
 
     # Answering
 
@@ -359,12 +359,12 @@ class FetchPlan:
         return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()], self.reader.endpoints)
 
 
-def _reaches(piece: FileSlice, partition: Replica, end: int) -> bool:
+def _reaches(piece: FileSlice, replica: Replica, end: int) -> bool:
     """Whether a piece extends to the offset `end`: no limit cut it, and no later segment has more."""
-    segments = partition.log.segments
+    segments = replica.log.segments
     last = segments.owner(end - 1)
     limit = last.size
-    if end != partition.log.end_offset:
+    if end != replica.log.end_offset:
         owner, position = segments.locate(end)  # the plan has just looked this up: nothing is read
         limit = position if owner is last else limit
     return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit

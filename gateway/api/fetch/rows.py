@@ -37,7 +37,7 @@ STORAGE_ERROR_SINCE = 6
 class PartitionReader:
     """Reads partitions for one fetch."""
 
-    __slots__ = ("_context", "_isolation_of", "_partitions", "endpoints", "is_urgent", "isolation_level", "partition")
+    __slots__ = ("_context", "_isolation_of", "_partitions", "endpoints", "is_urgent", "isolation_level", "replica")
 
     def __init__(self, context: HandlerContext, isolation_level: int, isolation_of: IsolationOf | None = None) -> None:
         """`isolation_of`: the level for each partition, of a client that cannot ask for one."""
@@ -46,7 +46,7 @@ class PartitionReader:
         self._isolation_of = isolation_of
         self.isolation_level = isolation_level
         """The level for the partition that was found last."""
-        self.partition: Replica | None = None
+        self.replica: Replica | None = None
         """The partition of the last row; None if that row has an error."""
         self.is_urgent = False
         """Whether a row must be sent without a wait: it has an error or a diverging epoch."""
@@ -60,30 +60,30 @@ class PartitionReader:
 
         Raises WouldBlock if not `blocking`.
         """
-        diverging, records, self.partition = NO_DIVERGENCE, None, None
+        diverging, records, self.replica = NO_DIVERGENCE, None, None
         aborted: list[AbortedTransaction] = []
         try:
-            partition = self.find(key, wanted.partition)
+            replica = self.find(key, wanted.partition)
             if wanted.current_leader_epoch != -1:
-                partition.check_leader_epoch(wanted.current_leader_epoch)
+                replica.check_leader_epoch(wanted.current_leader_epoch)
             if wanted.last_fetched_epoch >= 0:
-                diverging = _diverging(partition, wanted)
+                diverging = _diverging(replica, wanted)
             if diverging is not NO_DIVERGENCE:
                 self.is_urgent = True
             elif max_bytes > 0 or is_first:
-                records = partition.read(wanted.fetch_offset, max_bytes, self.isolation_level, is_first, blocking)
-                if records and self.isolation_level == READ_COMMITTED and partition.log.has_transactions:
-                    ranges = partition.aborted(wanted.fetch_offset, records, blocking)
+                records = replica.read(wanted.fetch_offset, max_bytes, self.isolation_level, is_first, blocking)
+                if records and self.isolation_level == READ_COMMITTED and replica.log.has_transactions:
+                    ranges = replica.aborted(wanted.fetch_offset, records, blocking)
                     aborted = [AbortedTransaction(*transaction) for transaction in ranges]
         except (KafkaError, OSError) as error:
             return self._refused(key, wanted, error)
-        self.partition = partition
+        self.replica = replica
         return PartitionData(
             wanted.partition,
             ErrorCode.NONE,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log.start_offset,
+            replica.high_watermark,
+            replica.last_stable_offset,
+            replica.log.start_offset,
             diverging,
             NO_LEADER,
             NO_SNAPSHOT,
@@ -152,12 +152,12 @@ def replace_records(row: PartitionData, records: bytes | bytearray) -> None:
     row.records = records
 
 
-def _diverging(partition: Replica, wanted: FetchPartition) -> EpochEndOffset:
+def _diverging(replica: Replica, wanted: FetchPartition) -> EpochEndOffset:
     """Where the client's log diverges from this leader's; NO_DIVERGENCE if it does not (KIP-595).
 
     Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader does not know, as Kafka does.
     """
-    epoch, end_offset = partition.end_offset_for(wanted.last_fetched_epoch)
+    epoch, end_offset = replica.end_offset_for(wanted.last_fetched_epoch)
     if epoch < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"leader epoch {wanted.last_fetched_epoch} is unknown")
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:

@@ -49,19 +49,19 @@ def _delete_all(request: DeleteRecordsRequest, context: HandlerContext) -> Steps
 
 
 def _delete(topic: str, wanted: DeleteRecordsPartition, context: HandlerContext) -> int:
-    partition = context.broker.partitions.get(topic, wanted.partition_index)
+    replica = context.broker.partitions.get(topic, wanted.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only its coordinators delete records of {topic}")
-    offset = partition.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
-    if not 0 <= offset <= partition.high_watermark:
-        message = f"offset {offset} is outside of [0, {partition.high_watermark}] of {topic}-{partition.index}"
+    offset = replica.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= replica.high_watermark:
+        message = f"offset {offset} is outside of [0, {replica.high_watermark}] of {topic}-{replica.index}"
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
-    if not partition.log.config.is_deleted:
+    if not replica.log.config.is_deleted:
         message = f"records of {topic} cannot be deleted: its cleanup.policy has no delete"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
-    partition.log.advance_start(offset)
-    context.broker.tasks.touch(partition.waiters)
-    return partition.log.start_offset
+    replica.log.advance_start(offset)
+    context.broker.tasks.touch(replica.waiters)
+    return replica.log.start_offset
 
 
 def _refuse(wanted: DeleteRecordsPartition, code: ErrorCode, message: str) -> DeleteRecordsPartitionResult:

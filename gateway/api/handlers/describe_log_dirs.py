@@ -41,11 +41,11 @@ def _describe(
         yield
     partitions = context.broker.partitions
     directories: dict[str, dict[str, DescribeLogDirsTopic]] = {directory: {} for directory in partitions.directories}
-    for number, partition in enumerate(here, 1):
-        if request.topics is None or (partition.topic, partition.index) in named:
-            topics = directories[parent(partition.log.directory)]
-            row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-            row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.segments.size))
+    for number, replica in enumerate(here, 1):
+        if request.topics is None or (replica.topic, replica.index) in named:
+            topics = directories[parent(replica.log.directory)]
+            row = topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic))
+            row.partitions.append(DescribeLogDirsPartition(replica.index, replica.log.segments.size))
         if not number % ROWS_A_STEP:
             yield
     results = [_result(directory, list(topics.values()), context) for directory, topics in directories.items()]

@@ -69,7 +69,7 @@ class Search(NamedTuple):
     `more`: the state of a search in progress.
     """
 
-    partition: Replica
+    replica: Replica
     timestamp: int
     rows: list[Row]
     more: More | None = None
@@ -92,15 +92,15 @@ def _list_offsets(
 ) -> ListOffsetsOutcome:
     searches: dict[tuple[Replica, int], Search] = {}
 
-    def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
-        partition.check_leader_epoch(wanted.current_leader_epoch)
+    def answer(wanted: ListOffsetsPartition, replica: Replica) -> Row:
+        replica.check_leader_epoch(wanted.current_leader_epoch)
         timestamp = wanted.timestamp
         _check_time(timestamp, context.version)
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-            return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(partition, timestamp, isolation_of))
-        search = searches.get((partition, timestamp))
+            return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(replica, timestamp, isolation_of))
+        search = searches.get((replica, timestamp))
         if search is None:
-            search = searches[partition, timestamp] = Search(partition, timestamp, [])
+            search = searches[replica, timestamp] = Search(replica, timestamp, [])
         row = Row(wanted.partition_index)
         search.rows.append(row)
         return row
@@ -130,13 +130,13 @@ def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> ListO
     isolation_of = default_isolation(context, request.replica_id)
     room = MAX_SEGMENT_OFFSETS
 
-    def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
+    def answer(wanted: ListOffsetsPartition, replica: Replica) -> Row:
         nonlocal room
-        starts = known.get(partition)
+        starts = known.get(replica)
         if starts is None:
-            starts = known[partition] = SegmentStarts(partition.log, context.broker.clock.now_ms())
+            starts = known[replica] = SegmentStarts(replica.log, context.broker.clock.now_ms())
         offsets = starts.newest(wanted.timestamp, min(max(0, wanted.max_num_offsets), max(1, room)))
-        end = partition.readable_end(isolation_of(partition))
+        end = replica.readable_end(isolation_of(replica))
         if request.replica_id < 0 and offsets and offsets[0] > end:
             offsets = [end, *(offset for offset in offsets if offset <= end)]
         room -= len(offsets)
@@ -184,10 +184,10 @@ def _plan(search: Search, isolation_of: IsolationOf, broker: Services) -> Task[S
     A thread of the disk reads what a plan needs and what is not in memory: so a hanging disk blocks no conversions. The
     plan itself reads only what is not in memory after that, or planning might never end.
     """
-    partition, log = search.partition, search.partition.log
+    replica, log = search.replica, search.replica.log
 
     def plan(blocking: bool) -> Steps[Found]:
-        end = partition.readable_end(isolation_of(partition))
+        end = replica.readable_end(isolation_of(replica))
         if search.timestamp == MAX_TIMESTAMP:
             return log.max_timestamp(end, search.more, blocking)
         return log.offset_for_time(search.timestamp, end, search.more, blocking)
@@ -229,7 +229,7 @@ def _fill(broker: Services, search: Search, found: TimestampOffset | KafkaError 
         if isinstance(found, TimestampOffset):
             row.offset, row.timestamp, row.leader_epoch = found
         elif found is not None:
-            row.error_code = refusal(broker, found, search.partition.topic, search.partition.index)[0]
+            row.error_code = refusal(broker, found, search.replica.topic, search.replica.index)[0]
 
 
 def _late() -> KafkaError:
@@ -276,12 +276,12 @@ def _check_time(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _place(partition: Replica, timestamp: int, isolation_of: IsolationOf) -> tuple[int, int, int]:
+def _place(replica: Replica, timestamp: int, isolation_of: IsolationOf) -> tuple[int, int, int]:
     """Timestamp (-1), offset and leader epoch of an end of the log."""
     if timestamp == LATEST:
-        return -1, partition.readable_end(isolation_of(partition)), partition.leader_epoch
+        return -1, replica.readable_end(isolation_of(replica)), replica.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, partition.log.start_offset, partition.log.epochs.epoch_at(partition.log.start_offset)
+        return -1, replica.log.start_offset, replica.log.epochs.epoch_at(replica.log.start_offset)
     return NOTHING  # there is no tiered storage
 
 

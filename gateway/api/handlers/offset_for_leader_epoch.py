@@ -44,9 +44,9 @@ def offset_for_leader_epoch(
 
 def _partitions(topic: OffsetForLeaderTopic, context: HandlerContext) -> list[EpochEndOffset]:
     def answer(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-        partition = context.broker.partitions.get(topic.topic, wanted.partition)
-        partition.check_leader_epoch(wanted.current_leader_epoch)
-        epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
+        replica = context.broker.partitions.get(topic.topic, wanted.partition)
+        replica.check_leader_epoch(wanted.current_leader_epoch)
+        epoch, end_offset = replica.end_offset_for(wanted.leader_epoch)
         return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
     return each_row(context.broker, topic.partitions, answer, _refuse)

@@ -26,4 +26,4 @@ def default_isolation(context: HandlerContext, replica_id: int) -> IsolationOf:
     if of_listener is not None:
         level = ISOLATION_LEVELS.index(of_listener)
         return lambda _: level
-    return lambda partition: partition.log.config.default_isolation_level
+    return lambda replica: replica.log.config.default_isolation_level

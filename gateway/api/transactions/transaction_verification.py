@@ -131,16 +131,14 @@ def _first_sequence(sequence: int, context: HandlerContext) -> int:
     return sequence if is_verified else MAX_SEQUENCE
 
 
-def check_transaction(partition: Replica, records: memoryview) -> None:
+def check_transaction(replica: Replica, records: memoryview) -> None:
     """Have the coordinator asked first, and not in the append's turn, which may come much later.
 
     Raises UnverifiedTransaction.
     """
     if _is_transactional(records):
         header = BatchHeader._make(HEADER.unpack_from(records))
-        if header.producer_id >= 0 and not partition.log.producers.is_verified(
-            header.producer_id, header.producer_epoch
-        ):
+        if header.producer_id >= 0 and not replica.log.producers.is_verified(header.producer_id, header.producer_epoch):
             raise UnverifiedTransaction(header)
 
 
@@ -202,12 +200,12 @@ def delay_unverified(
     topic: str, data: PartitionProduceData, header: BatchHeader, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     """The row of a batch that waits for the coordinator."""
-    partition = context.broker.partitions.get(topic, data.index)
+    replica = context.broker.partitions.get(topic, data.index)
     # A copy: the frame's buffer is reused before the coordinator answers.
     owned = bytearray(data.records) if isinstance(data.records, memoryview) else bytearray()
     copied = PartitionProduceData(data.index, memoryview(owned))
     row = PartitionProduceResponse(data.index, base_offset=-1)
-    delayed.append((UnverifiedAppend(partition, topic, copied, header), row))
+    delayed.append((UnverifiedAppend(replica, topic, copied, header), row))
     return row
 
 

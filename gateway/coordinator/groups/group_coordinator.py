@@ -194,7 +194,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
 
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
         # Not now: a log without records is loaded before the coordinator is known by its index
-        self._scheduler.call_soon(partial(self._catch_up, coordinator.partition.index))
+        self._scheduler.call_soon(partial(self._catch_up, coordinator.replica.index))
 
     def _catch_up(self, index: int) -> None:
         """Remove the offsets of topics that were deleted during a load, or whose tombstones the log has refused."""

@@ -138,9 +138,9 @@ def test_commits_of_a_turn_are_written_before_anybody_looks(served: HandlerBroke
     """The handler leaves the write to the end of the turn; `ask` ends it as the dispatcher does."""
     assert commit(served, "g", 1) == ErrorCode.NONE
     assert commit(served, "g", 2) == ErrorCode.NONE
-    partition = served.services.partitions.get(TOPIC, partition_of("g", 4))
-    assert partition.log.staged is None
-    assert partition.log.end_offset == 2
+    replica = served.services.partitions.get(TOPIC, partition_of("g", 4))
+    assert replica.log.staged is None
+    assert replica.log.end_offset == 2
 
 
 def test_a_full_disk_at_the_end_of_the_turn(served: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:

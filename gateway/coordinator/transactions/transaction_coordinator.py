@@ -180,7 +180,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """`submit` for a leader, which must not write records for a transaction that may be lost."""
         index = self.index_of(transactional_id)
         coordinator = self._coordinators.get(index) or self._open_late(index)
-        if coordinator.partition.log.staged is not None:
+        if coordinator.replica.log.staged is not None:
             self._services.batcher.write_all()
         return coordinator.submit(transactional_id, decide)
 

@@ -90,18 +90,18 @@ def dirty(node: HandlerBroker, name: str = "t", times: int = 1, settings: Mappin
     """A topic with closed segments in which every key was written again and again."""
     if name not in node.services.metadata.image.topics:
         node.services.metadata.create_topic(name, 1, configs={**COMPACTED, **(settings or {})})
-    partition = node.services.partitions.get(name, 0)
+    replica = node.services.partitions.get(name, 0)
     for number in range(12 * times):
         record = Record(timestamp=NOW_MS, key=b"k%d" % (number % 3), value=b"%03d" % number + bytes(100))
-        partition.append(memoryview(build([record])), 1, NOW_MS)
-    rolling.roll(partition.log, NOW_MS)
-    flushing.flush(partition.log)
-    return partition
+        replica.append(memoryview(build([record])), 1, NOW_MS)
+    rolling.roll(replica.log, NOW_MS)
+    flushing.flush(replica.log)
+    return replica
 
 
-def offsets(partition: Replica) -> list[int]:
-    found, offset = [], partition.log.start_offset
-    while (piece := partition.read(offset, 1 << 20, 0, at_least_one=True)) is not None:
+def offsets(replica: Replica) -> list[int]:
+    found, offset = [], replica.log.start_offset
+    while (piece := replica.read(offset, 1 << 20, 0, at_least_one=True)) is not None:
         data = piece.read()
         while data:
             header = read_header(data)

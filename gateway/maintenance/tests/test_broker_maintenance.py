@@ -166,28 +166,28 @@ def test_who_waits_for_a_failed_disk_is_told_and_served_after_repair(
 ) -> None:
     """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
-    partition = node.services.partitions.get("t", 0)
+    replica = node.services.partitions.get("t", 0)
     work, back = node.parts.maintenance, list[str]()
     node.services.partitions.events.disk_recovered.append(back.append)
     append(node, "t")
     node.time.advance()
-    assert partition.high_watermark == 1
+    assert replica.high_watermark == 1
     with monkeypatch.context() as broken:
-        broken.setattr(type(partition.log.segments[0].file), "sync", _refuse)
+        broken.setattr(type(replica.log.segments[0].file), "sync", _refuse)
         append(node, "t")
         node.time.advance()
-        assert partition.log.sync_error is not None
+        assert replica.log.sync_error is not None
         work.repair()
         with pytest.raises(KafkaError, match="once more"):
             append(node, "t")
-    assert (partition.high_watermark, partition.log.end_offset, back) == (1, 2, [])
+    assert (replica.high_watermark, replica.log.end_offset, back) == (1, 2, [])
     node.time.advance(1_000)
     work.repair()
-    assert (partition.high_watermark, partition.log.end_offset) == (2, 2)
+    assert (replica.high_watermark, replica.log.end_offset) == (2, 2)
     assert back == list(node.services.partitions.directories)
     append(node, "t")
     node.time.advance()
-    assert partition.high_watermark == 3
+    assert replica.high_watermark == 3
 
 
 def test_the_log_of_a_deleted_topic_is_not_flushed(node: HandlerBroker, threads: HeldThreads) -> None:

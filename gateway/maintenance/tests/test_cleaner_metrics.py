@@ -61,7 +61,7 @@ def test_who_waits_too_long_is_told_of(node: HandlerBroker, compactions: Compact
 def test_a_failure_is_counted_and_a_damaged_log_until_it_is_deleted(
     node: HandlerBroker, compactions: Compactions
 ) -> None:
-    partition = dirty(node)
+    replica = dirty(node)
     compactions.look()
     compactions.workers[-1].fail(OSError(28, "no space left on device"))
     assert measured(node, "failures", "uncleanable.partitions", "uncleanable.bytes") == [1, 0, 0]
@@ -69,7 +69,7 @@ def test_a_failure_is_counted_and_a_damaged_log_until_it_is_deleted(
     compactions.look()
     compactions.workers[-1].fail(Damaged("byte 7"))
     names = ("runs", "failures", "uncleanable.partitions", "uncleanable.bytes")
-    assert measured(node, *names) == [0, 2, 1, partition.log.segments.size]
+    assert measured(node, *names) == [0, 2, 1, replica.log.segments.size]
     node.services.metadata.delete_topic("t")
     assert measured(node, *names) == [0, 2, 0, 0]
 

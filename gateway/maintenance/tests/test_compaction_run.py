@@ -61,25 +61,25 @@ def test_a_policy_that_changes_meanwhile_ends_it(node: HandlerBroker, compaction
 
 
 def test_segments_that_are_deleted_meanwhile_end_it(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
-    partition = dirty(node, settings={"cleanup.policy": "compact,delete"})
+    replica = dirty(node, settings={"cleanup.policy": "compact,delete"})
     compactions.look()
     worker = compactions.workers[0]
     worker.step()
-    partition.log.advance_start(partition.log.segments[1].base_offset)
-    delete_old_segments(partition.log, NOW_MS, partition.high_watermark)
-    before = offsets(partition)
+    replica.log.advance_start(replica.log.segments[1].base_offset)
+    delete_old_segments(replica.log, NOW_MS, replica.high_watermark)
+    before = offsets(replica)
     worker.fail(StoppedError("the process looked for a file that is gone"))
-    assert offsets(partition) == before
+    assert offsets(replica) == before
     assert not caplog.records
     compactions.run()
-    assert offsets(partition) == [9, 10, 11]
+    assert offsets(replica) == [9, 10, 11]
 
 
 def test_without_room_for_a_new_segment_none_is_begun(
     node: HandlerBroker, compactions: Compactions, caplog: Any, monkeypatch: Any
 ) -> None:
-    partition = dirty(node)
-    monkeypatch.setattr(partition.log.pool.files, "space", lambda path: (10**12, 100))
+    replica = dirty(node)
+    monkeypatch.setattr(replica.log.pool.files, "space", lambda path: (10**12, 100))
     compactions.look()
     compactions.workers[0].step()
     assert "but only 100 are free" in caplog.text
@@ -89,13 +89,13 @@ def test_without_room_for_a_new_segment_none_is_begun(
 def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
     node: HandlerBroker, compactions: Compactions, monkeypatch: Any
 ) -> None:
-    partition, asked = dirty(node), list[str]()
+    replica, asked = dirty(node), list[str]()
 
     def space(path: str) -> tuple[int, int]:
         asked.append(path)
         return 10**12, 10**11
 
-    monkeypatch.setattr(partition.log.pool.files, "space", space)
+    monkeypatch.setattr(replica.log.pool.files, "space", space)
     compactions.look()
     threads = node.time.scheduler.hold()
     (worker,) = compactions.workers
@@ -103,7 +103,7 @@ def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
     threads.run_one()  # which collects
     assert (asked, worker.waiting) == ([], [])
     threads.run_one()
-    assert asked == [partition.log.directory]
+    assert asked == [replica.log.directory]
     assert [name for name, *_ in worker.waiting] == ["rewrite"]
 
 
@@ -124,11 +124,11 @@ def test_it_stops_in_the_middle(node: HandlerBroker, compactions: Compactions, c
 def test_batches_that_cannot_be_read_are_told_of(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     from headgate.protocol.records.batch import HEADER_SIZE, with_records
 
-    partition = dirty(node)
+    replica = dirty(node)
     sound = build([Record(timestamp=NOW_MS, key=b"k", value=b"v")])
     bad = with_records(read_header(sound), bytes(sound[HEADER_SIZE:-1]) + b"\xff")
-    partition.append(memoryview(bad), 1, NOW_MS, origin=BROKER)
+    replica.append(memoryview(bad), 1, NOW_MS, origin=BROKER)
     dirty(node)
     compactions.run()
     assert "t-0 has 1 batches with unreadable records" in caplog.text
-    assert partition.log.segments.compacted.offset == 25
+    assert replica.log.segments.compacted.offset == 25

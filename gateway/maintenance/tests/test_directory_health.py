@@ -158,11 +158,11 @@ def test_a_full_disk_or_want_of_descriptors_is_no_lost_disk(node: TwoDisks, numb
 
 def test_a_sync_that_fails_is_enough(node: TwoDisks) -> None:
     index = node.indexes("b")[0]
-    partition = node.services.partitions.get("t", index)
+    replica = node.services.partitions.get("t", index)
     node.files.fail(errno.ENODEV, "sync", "sync_directory", path="/b/")
-    partition.sync_soon()
+    replica.sync_soon()
     node.time.advance()
-    assert partition.log.sync_error is not None
+    assert replica.log.sync_error is not None
     assert node.offline == 1
 
 

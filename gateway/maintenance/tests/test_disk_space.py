@@ -145,10 +145,10 @@ def test_the_setting_is_followed_while_the_broker_runs(node: HandlerBroker, room
 def test_all_else_goes_on(node: HandlerBroker, room: Room) -> None:
     for _ in range(4):
         produce(node, 9)
-    partition = node.services.partitions.get("t", 0)
+    replica = node.services.partitions.get("t", 0)
     room.free = 63 * MIB
     look(node)
-    piece = partition.read(0, 10_000, 0, at_least_one=True)
+    piece = replica.read(0, 10_000, 0, at_least_one=True)
     assert piece is not None
     piece.release()
     assert commit(node) == ErrorCode.NONE
@@ -158,7 +158,7 @@ def test_all_else_goes_on(node: HandlerBroker, room: Room) -> None:
     assert node.ask(request, 2).topics[0].partitions[0].error_code == ErrorCode.NONE
     for _ in range(12):
         look(node)
-    log = partition.log
+    log = replica.log
     assert log.segments[0].base_offset == 4, "retention looks more often"
     metrics = node.services.metrics.snapshot()
     shown = {name: value for name, value in metrics.items() if name.startswith("disk.")}
@@ -232,7 +232,7 @@ def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
 def directories_of_new(node: HandlerBroker, name: str) -> set[str]:
     node.services.metadata.create_topic(name, 3)
     partitions = [node.services.partitions.get(name, index) for index in range(3)]
-    return {Path(partition.log.directory).parent.name for partition in partitions}
+    return {Path(replica.log.directory).parent.name for replica in partitions}
 
 
 def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(

@@ -25,12 +25,12 @@ from headgate.storage.tests.builders import delete_old_segments
 def test_a_dirty_log_is_compacted(
     node: HandlerBroker, compactions: Compactions, caplog: pytest.LogCaptureFixture
 ) -> None:
-    partition = dirty(node)
+    replica = dirty(node)
     with caplog.at_level(logging.INFO, "headgate.cleaning"):
         assert compactions.run() == ["collect", "rewrite", "rewrite", "rewrite", "collect", "rewrite"]
-    assert len(partition.log.segments) == 2, "those that have become small are one in the end"
-    assert offsets(partition) == [9, 10, 11]
-    assert partition.log.segments.compacted.offset == 12
+    assert len(replica.log.segments) == 2, "those that have become small are one in the end"
+    assert offsets(replica) == [9, 10, 11]
+    assert replica.log.segments.compacted.offset == 12
     assert "t-0 is compacted up to offset 12: kept 3 of 12 records" in caplog.text
     assert compactions.run() == [], "it is clean"
 
@@ -76,11 +76,11 @@ def test_topics_that_only_delete_are_left_alone(node: HandlerBroker, compactions
 
 
 def test_both_policies_together(node: HandlerBroker, compactions: Compactions) -> None:
-    partition = dirty(node, settings={"cleanup.policy": "compact,delete", "retention.ms": "1000"})
+    replica = dirty(node, settings={"cleanup.policy": "compact,delete", "retention.ms": "1000"})
     compactions.run()
-    assert offsets(partition) == [9, 10, 11]
-    delete_old_segments(partition.log, NOW_MS + 2000, partition.high_watermark)
-    assert partition.log.start_offset == partition.log.end_offset == 12
+    assert offsets(replica) == [9, 10, 11]
+    delete_old_segments(replica.log, NOW_MS + 2000, replica.high_watermark)
+    assert replica.log.start_offset == replica.log.end_offset == 12
 
 
 def test_a_log_that_is_not_dirty_enough_waits(node: HandlerBroker, compactions: Compactions) -> None:
@@ -296,15 +296,15 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(
 def test_failures_of_a_failed_disk_are_forgotten_when_it_is_back(
     node: HandlerBroker, compactions: Compactions, error: Exception
 ) -> None:
-    partition = dirty(node)
-    directory = Path(partition.log.directory).parent
+    replica = dirty(node)
+    directory = Path(replica.log.directory).parent
     compactions.look()
     compactions.workers[-1].fail(error)
     node.services.partitions.disk_recovered(f"{directory}-of-others")
     assert compactions.run() == []
     node.services.partitions.disk_recovered(str(directory))
     compactions.run()
-    assert offsets(partition) == [9, 10, 11]
+    assert offsets(replica) == [9, 10, 11]
 
 
 @pytest.mark.slow
@@ -317,11 +317,11 @@ def test_committed_offsets_are_compacted_and_found_after_a_restart(
     for offset in range(300):
         assert node.ask(commit_request("g", {0: offset}), 8).topics[0].partitions[0].error_code == 0
     index = partition_of("g", node.config.offsets_topic_num_partitions)
-    partition = node.services.partitions.get("__consumer_offsets", index)
-    rolling.roll(partition.log, NOW_MS)
-    flushing.flush(partition.log)
+    replica = node.services.partitions.get("__consumer_offsets", index)
+    rolling.roll(replica.log, NOW_MS)
+    flushing.flush(replica.log)
     compactions.run()
-    assert offsets(partition) == [299]
+    assert offsets(replica) == [299]
     with caplog.at_level(logging.INFO, "headgate.groups"):
         node.restart()
     wanted = OffsetFetchRequest("g", topics=[OffsetFetchRequestTopic("t", [0])])

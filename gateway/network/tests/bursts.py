@@ -142,11 +142,11 @@ class Bursts:
                 nursery.start_soon(BurstClient(self, self._connect(), number).run)
         await trio.testing.wait_all_tasks_blocked()
         assert not self.services.batcher.is_open, "staged, and everybody sleeps"
-        for partition in self.services.partitions:
-            log = partition.log
+        for replica in self.services.partitions:
+            log = replica.log
             unwritten = log.being_written or log.staged
             assert log.staged is None
-            assert partition.high_watermark <= (log.end_offset if unwritten is None else unwritten.first_offset)
+            assert replica.high_watermark <= (log.end_offset if unwritten is None else unwritten.first_offset)
 
     def value(self) -> bytes:
         """A value that no other record has."""
@@ -174,9 +174,9 @@ class Bursts:
         )
 
     def _stored(self, topic: str, index: int) -> Iterator[tuple[int, Any]]:
-        partition = self.services.partitions.get(topic, index)
-        offset = partition.log.start_offset
-        while (piece := partition.read(offset, 1 << 20, 0, at_least_one=True)) is not None:
+        replica = self.services.partitions.get(topic, index)
+        offset = replica.log.start_offset
+        while (piece := replica.read(offset, 1 << 20, 0, at_least_one=True)) is not None:
             for record in batch.iterate(memoryview(piece.read())):
                 yield record.offset, record
                 offset = record.offset + 1

@@ -144,8 +144,8 @@ class Poisoned:
 
     def check_stored(self) -> None:
         for index, expected in enumerate(self.stored):
-            partition = self.node.services.partitions.get("t", index)
-            piece = partition.read(0, 1 << 30, 0, at_least_one=True)
+            replica = self.node.services.partitions.get("t", index)
+            piece = replica.read(0, 1 << 30, 0, at_least_one=True)
             assert piece is not None
             assert values(piece.read()) == expected
         settings = self.node.services.metadata.image.topic("t").configs

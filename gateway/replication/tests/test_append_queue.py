@@ -72,15 +72,15 @@ def disk(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def slowed(disk: Disk) -> Replica:
     """A partition whose disk has just been slow."""
-    partition = disk.node.services.partitions.get("t", 0)
+    replica = disk.node.services.partitions.get("t", 0)
     disk.takes_ms = SLOW
     produced(disk.node, index=1)
-    assert partition.writer() is None, "it may have been the processor"
+    assert replica.writer() is None, "it may have been the processor"
     produced(disk.node)
     disk.takes_ms = 0.0
     disk.inline = 0
-    assert partition.writer() is not None
-    return partition
+    assert replica.writer() is not None
+    return replica
 
 
 def produced(node: HandlerBroker, *values: bytes, **options: Any) -> Any:
@@ -103,11 +103,11 @@ def test_a_quick_disk_is_written_inline(node: HandlerBroker, disk: Disk) -> None
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_after_a_slow_write_the_next_is_made_by_a_thread(node: HandlerBroker, disk: Disk, acks: int) -> None:
-    partition = slowed(disk)
+    replica = slowed(disk)
     reply = late(node, produced(node, b"later", acks=acks))
-    assert (disk.inline, partition.high_watermark, reply.value) == (0, 1, None)
+    assert (disk.inline, replica.high_watermark, reply.value) == (0, 1, None)
     disk.run_thread()
-    assert (disk.inline, partition.high_watermark, reply.row) == (0, 2, (0, 1))
+    assert (disk.inline, replica.high_watermark, reply.row) == (0, 2, (0, 1))
 
 
 def test_appends_during_a_write_are_written_together_in_order(node: HandlerBroker, disk: Disk) -> None:
@@ -122,15 +122,15 @@ def test_appends_during_a_write_are_written_together_in_order(node: HandlerBroke
 
 
 def test_what_was_staged_before_the_disk_slowed_is_written_first(node: HandlerBroker, disk: Disk) -> None:
-    partition = node.services.partitions.get("t", 0)
+    replica = node.services.partitions.get("t", 0)
     produced(node)
     promised = produce(node, b"promised")
-    partition.disk.is_slow = True  # a large append to another partition waited, in the same turn
+    replica.disk.is_slow = True  # a large append to another partition waited, in the same turn
     later = produce(node, b"later")
     disk.error = OSError(28, "No space left on device")
     node.services.batcher.write_all()
     assert row(promised) == row(later) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert partition.high_watermark == 1
+    assert replica.high_watermark == 1
     assert not disk.threads
 
 
@@ -192,7 +192,7 @@ def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Handle
 def test_a_failed_write_is_told_and_nothing_of_it_stays(
     node: HandlerBroker, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    partition = slowed(disk)
+    replica = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lost = [late(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
     disk.error = OSError(28, "No space left on device")
@@ -203,11 +203,11 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
     disk.error = None
     disk.run_thread()
     assert lost[1].row == (0, 1), "the producer is not known any more: it may begin at any sequence"
-    assert partition.high_watermark == partition.log.end_offset == 2
+    assert replica.high_watermark == replica.log.end_offset == 2
 
 
 def test_a_write_for_which_no_thread_could_be_started_is_told(node: HandlerBroker, disk: Disk) -> None:
-    partition = slowed(disk)
+    replica = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lost, next_one = (late(node, produced(node, base_sequence=number, **numbered)) for number in range(2))
     disk.threads.pop(0)[1](RuntimeError("can't start new thread"))
@@ -215,12 +215,12 @@ def test_a_write_for_which_no_thread_could_be_started_is_told(node: HandlerBroke
     assert lost.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     disk.run_thread()
     assert next_one.row == (0, 1)
-    assert partition.high_watermark == partition.log.end_offset == 2
+    assert replica.high_watermark == replica.log.end_offset == 2
 
 
 def test_a_fault_in_one_answer_keeps_no_other_append_waiting(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-    partition = slowed(disk)
-    own, told = partition.writer(), list[object]()
+    replica = slowed(disk)
+    own, told = replica.writer(), list[object]()
     assert own is not None
 
     def fault(_: object) -> None:
@@ -263,10 +263,10 @@ def test_a_write_longer_than_the_client_waits_is_a_time_out(node: HandlerBroker,
 
 
 def test_without_acks_nobody_waits(node: HandlerBroker, disk: Disk) -> None:
-    partition = slowed(disk)
+    replica = slowed(disk)
     assert produced(node, acks=0) is None
     disk.run_thread()
-    assert partition.high_watermark == 2
+    assert replica.high_watermark == 2
 
 
 def test_what_waits_for_a_disk_is_bounded(node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,19 +299,19 @@ def test_who_wants_no_answer_is_held_up_while_too_much_waits(
 
 
 def test_after_a_while_the_loop_tries_again(node: HandlerBroker, disk: Disk) -> None:
-    partition = slowed(disk)
+    replica = slowed(disk)
     last = late(node, produced(node))
     node.time.advance(CALM_MS + 1)
-    assert partition.writer() is not None, "what is being written comes first"
+    assert replica.writer() is not None, "what is being written comes first"
     disk.run_thread()
     assert last.row == (0, 1)
     disk.takes_ms = SLOW
     assert row(produced(node)) == (0, 2)
-    assert partition.writer() is not None, "one slow write is enough now"
+    assert replica.writer() is not None, "one slow write is enough now"
     node.time.advance(CALM_MS + 1)
     disk.takes_ms = 0.0
     assert row(produced(node)) == (0, 3)
-    assert partition.writer() is None
+    assert replica.writer() is None
 
 
 def test_a_topic_may_be_deleted_while_a_thread_writes(node: HandlerBroker, disk: Disk) -> None:
@@ -365,10 +365,10 @@ def test_more_than_fits_into_one_write_waits_for_the_next(node: HandlerBroker, d
 def test_of_joined_appends_only_those_written_are_acknowledged(node: HandlerBroker, disk: Disk) -> None:
     """The end of a segment is the end of a write: what comes behind is another one, after the next is begun."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
-    partition = node.services.partitions.get("short", 0)
+    replica = node.services.partitions.get("short", 0)
     produced(node, topic="short")
     disk.inline = 0
-    partition.disk.is_slow = True
+    replica.disk.is_slow = True
     replies = [late(node, produced(node, topic="short")), late(node, produced(node, topic="short"))]
     node.time.advance(1_001)
     replies += [late(node, produced(node, topic="short")), late(node, produced(node, topic="short"))]
@@ -377,14 +377,14 @@ def test_of_joined_appends_only_those_written_are_acknowledged(node: HandlerBrok
     disk.run_thread()
     assert replies[1].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     disk.error = None
-    assert len(partition.log.segments) == 1
+    assert len(replica.log.segments) == 1
     disk.run_thread()
-    assert len(partition.log.segments) == 2
+    assert len(replica.log.segments) == 2
     while disk.threads:
         disk.run_thread()
     refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     assert [reply.row for reply in replies] == [(0, 1), refused, (0, 2), (0, 3)]
-    assert partition.high_watermark == 4
+    assert replica.high_watermark == 4
     assert disk.inline == 0, "all was written by threads"
 
 
@@ -392,9 +392,9 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     node: HandlerBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
-    partition = node.services.partitions.get("short", 0)
+    replica = node.services.partitions.get("short", 0)
     produced(node, topic="short")
-    partition.disk.is_slow = True
+    replica.disk.is_slow = True
     node.time.advance(1_001)
     replies = [late(node, produced(node, topic="short")) for _ in range(2)]
     with monkeypatch.context() as full:
@@ -404,8 +404,8 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     while disk.threads:
         disk.run_thread()
     assert replies[1].row == (0, 1)
-    assert len(partition.log.segments) == 2
-    assert partition.disk.waiting_bytes == 0
+    assert len(replica.log.segments) == 2
+    assert replica.disk.waiting_bytes == 0
 
 
 def _full(log: object) -> None:
@@ -451,16 +451,16 @@ def test_a_flush_waits_for_a_roll_by_a_thread_and_then_is_made(
 ) -> None:
     """One that began meanwhile would take the new segment's name for synced."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000", **configs})
-    partition = node.services.partitions.get("short", 0)
-    log = partition.log
+    replica = node.services.partitions.get("short", 0)
+    log = replica.log
     produced(node, topic="short", acks=1)
     node.time.advance()
     while disk.threads:
         disk.run_thread()
-    partition.disk.is_slow = True
+    replica.disk.is_slow = True
     node.time.advance(1_001)
     produced(node, topic="short", acks=1)
-    partition.sync_soon()
+    replica.sync_soon()
     node.time.advance()
     assert len(disk.threads) == 1, "the roll"
     assert log.flushing is None

@@ -239,17 +239,17 @@ def test_consumers_learn_of_dropped_records_while_the_broker_runs() -> None:
         await produce(client, 5, b"old")
         await synced(broker)
         await produce(client, 3, b"lost")
-        partition = broker.broker.services.partitions.get("t", 0)
+        replica = broker.broker.services.partitions.get("t", 0)
         waiting = broker.connect()
         topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=8, partition_max_bytes=1 << 20)])
         await waiting.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=[topic]), 12)
         files.fail(errno.EIO, "sync", path="/t-0/", times=1)
-        partition.sync_soon()
+        replica.sync_soon()
         ((row,),) = [topic.partitions for topic in (await waiting.receive()).responses]
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await trio.sleep(5)
         assert await epoch_in_metadata(client) == 1
-        assert broker.broker.services.partitions.get("t", 0) is partition
+        assert broker.broker.services.partitions.get("t", 0) is replica
         await produce(client, 6, b"new")
         row = await fetch(client, 8, last_fetched_epoch=0, current_leader_epoch=1)
         assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 5)

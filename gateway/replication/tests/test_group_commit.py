@@ -212,20 +212,20 @@ def test_a_batch_that_comes_again_waits_for_the_first(node: HandlerBroker, disk:
 
 
 def test_the_policy_can_be_changed(node: HandlerBroker, disk: Disk) -> None:
-    metadata, partition = node.services.metadata, partition_of(node)
+    metadata, replica = node.services.metadata, partition_of(node)
     waits = produced(node)
     metadata.change_topic_configs("t", {"headgate.flush": "cache"})
     node.time.advance()
     assert waits.row == (0, 0), "nobody waits for the disk any more"
     assert produced(node).row == (0, 1)
     metadata.change_topic_configs("t", COMMIT)
-    assert partition.high_watermark == 2, "what was to be seen stays so"
+    assert replica.high_watermark == 2, "what was to be seen stays so"
     told = produced(node)
     assert told.row is None
     while disk.waiting:
         disk.run()
     assert told.row == (0, 2)
-    assert partition.high_watermark == partition.log.recovery_point == 3
+    assert replica.high_watermark == replica.log.recovery_point == 3
 
 
 def test_it_can_be_set_for_all_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,18 +275,18 @@ def test_long_flushes_do_not_hold_up_commits(node: HandlerBroker, disk: Disk) ->
 
 def test_a_flush_that_is_under_way_is_waited_for(node: HandlerBroker, disk: Disk) -> None:
     """Of two at a time only one would hear of an error of the disk."""
-    partition = partition_of(node)
+    replica = partition_of(node)
     produced(node, acks=1)
     told = produced(node)
     node.services.metadata.change_topic_configs("t", {"headgate.flush": "cache", "flush.ms": "0"})
-    partition.sync_soon()
+    replica.sync_soon()
     node.services.metadata.change_topic_configs("t", COMMIT)
     node.time.advance()
     assert len(disk.waiting) == 1
     while disk.waiting:
         disk.run()
     assert told.row == (0, 1)
-    assert partition.log.recovery_point == 2
+    assert replica.log.recovery_point == 2
 
 
 def test_a_topic_may_be_deleted_while_its_log_is_synced(node: HandlerBroker, disk: Disk) -> None:
@@ -351,16 +351,16 @@ def test_where_threads_end_at_once_nothing_is_begun_twice(node: HandlerBroker) -
 def test_no_flush_begins_while_a_thread_rolls(node: HandlerBroker, disk: Disk, configs: dict[str, str]) -> None:
     """It would take the new segment's name for synced; afterwards it is made without being asked for again."""
     node.services.metadata.create_topic("rolled", 1, configs=configs)
-    partition = partition_of(node, topic="rolled")
-    log = partition.log
+    replica = partition_of(node, topic="rolled")
+    log = replica.log
     log.lock.acquire(log_lock.ROLLING)
     now_ms = node.time.clock.now_ms()
-    partition.append(records(b"x", timestamp=now_ms), -1, now_ms)
+    replica.append(records(b"x", timestamp=now_ms), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
     log.lock.release(log_lock.ROLLING)
-    partition.sync_soon()
+    replica.sync_soon()
     node.time.advance()
     assert log.flushing is not None
     disk.run()
@@ -373,16 +373,16 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
 ) -> None:
     monkeypatch.setattr("headgate.storage.log.flushing.MAX_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
-    partition = partition_of(node, topic="small")
+    replica = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()
     for _ in range(5):
-        partition.append(records(b"x", timestamp=now_ms), 1, now_ms)
-    assert len(partition.log.segments) == 5
+        replica.append(records(b"x", timestamp=now_ms), 1, now_ms)
+    assert len(replica.log.segments) == 5
     ends = []
     node.time.advance()
     while disk.waiting:
         disk.run()
-        ends.append(partition.log.recovery_point)
+        ends.append(replica.log.recovery_point)
     assert ends[-1] == 5
     assert len(ends) >= 3
 

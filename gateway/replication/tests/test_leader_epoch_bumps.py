@@ -47,9 +47,9 @@ class Bench(HandlerBroker):
     def partition(self, index: int = 0) -> Replica:
         return self.services.partitions.get("t", index)
 
-    def append(self, partition: Replica | None = None) -> None:
+    def append(self, replica: Replica | None = None) -> None:
         now_ms = self.time.clock.now_ms()
-        (partition or self.partition()).append(records(b"v", timestamp=now_ms), ACKS_ALL, now_ms)
+        (replica or self.partition()).append(records(b"v", timestamp=now_ms), ACKS_ALL, now_ms)
 
     def withhold(self, index: int = 0) -> Replica:
         partition = self.partition(index)
@@ -78,15 +78,15 @@ def code_of(bench: Bench, index: int = 0) -> ErrorCode:
 
 
 def test_it_is_served_again_when_the_higher_epoch_is_on_the_disk(bench: Bench) -> None:
-    partition = bench.withhold()
+    replica = bench.withhold()
     assert code_of(bench) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(bench, 1) == ErrorCode.NONE
     assert bench.services.partitions.leadership.awaiting_epoch == {("t", 0): 0}
     bench.threads.run_all()
-    assert bench.partition() is partition
-    assert (partition.leader_epoch, bench.services.partitions.leadership.awaiting_epoch) == (1, {})
+    assert bench.partition() is replica
+    assert (replica.leader_epoch, bench.services.partitions.leadership.awaiting_epoch) == (1, {})
     bench.append()
-    assert partition.log.epochs.entries == [(0, 0), (1, 3)]
+    assert replica.log.epochs.entries == [(0, 0), (1, 3)]
     durable = bench.files.copy(only_durable=True)
     bench.close()
     bench.files = durable
@@ -95,27 +95,27 @@ def test_it_is_served_again_when_the_higher_epoch_is_on_the_disk(bench: Bench) -
 
 
 def test_nothing_is_written_to_it_meanwhile_by_whoever_knows_it(bench: Bench) -> None:
-    partition = bench.withhold()
+    replica = bench.withhold()
     with pytest.raises(KafkaError) as caught:
-        partition.check_writable()
+        replica.check_writable()
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(KafkaError):
-        bench.append(partition)
-    assert not partition.stores_verbatim
+        bench.append(replica)
+    assert not replica.stores_verbatim
     bench.services.partitions.directories["/data"].set_offline(None)
-    assert partition.read_only is not None
+    assert replica.read_only is not None
     bench.threads.run_all()
-    assert partition.read_only is None
+    assert replica.read_only is None
 
 
 def test_an_append_that_waits_for_a_thread_is_refused(bench: Bench) -> None:
     """It was taken before the log was cut, and would be written under the epoch of then."""
-    partition = bench.partition()
-    disk = partition.disk
+    replica = bench.partition()
+    disk = replica.disk
     assert disk is not None
     disk.is_slow = True
     threads = bench.time.scheduler.hold()
-    writer = partition.writer()
+    writer = replica.writer()
     assert writer is not None
     told: list[object] = []
     now_ms = bench.time.clock.now_ms()
@@ -201,12 +201,12 @@ def test_a_refusal_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> No
 
 def test_other_changes_of_the_topic_do_not_serve_it(bench: Bench) -> None:
     bench.files.fail(errno.ENOSPC, "write", path=METADATA_LOG, times=1)
-    partition = bench.withhold()
+    replica = bench.withhold()
     bench.threads.run_all()
     bench.metadata.change_topic_configs("t", {"retention.ms": "5"})
     bench.threads.run_all()
     assert code_of(bench) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition.log.config.retention_ms == 5
+    assert replica.log.config.retention_ms == 5
     bench.time.advance(1_000)
     bench.threads.run_all()
     assert code_of(bench) == ErrorCode.NONE

@@ -50,11 +50,11 @@ class Bench:
         for _ in range(count):
             self.partition().append(records(b"v", timestamp=now_ms), 1, now_ms)
 
-    def lose(self, partition: Replica) -> None:
+    def lose(self, replica: Replica) -> None:
         """What is not on the disk never will be."""
-        log = partition.log
+        log = replica.log
         self.files.fail(errno.EIO, "sync", path=f"{log.directory}/")
-        partition.sync_soon()
+        replica.sync_soon()
         self.node.time.advance()
         self.threads.run_all()
         assert log.sync_error is not None
@@ -111,16 +111,16 @@ def offsets_partition(bench: Bench) -> Replica:
 
 def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
     bench.append(3)
-    partition = bench.partition()
-    flushing.flush(partition.log)
+    replica = bench.partition()
+    flushing.flush(replica.log)
     bench.append(2)
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=5, partition_max_bytes=1 << 20)])
     heard = bench.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11)
-    bench.lose(partition)
-    assert (partition.high_watermark, heard) == (5, [])
+    bench.lose(replica)
+    assert (replica.high_watermark, heard) == (5, [])
     bench.upkeep.repair()
     bench.run_thread()
-    assert (partition.high_watermark, partition.log.end_offset) == (3, 3), "before the files are cut"
+    assert (replica.high_watermark, replica.log.end_offset) == (3, 3), "before the files are cut"
     bench.node.time.advance()
     ((row,),) = [response.responses[0].partitions for response in heard]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -128,86 +128,86 @@ def test_consumers_and_the_high_watermark_follow(bench: Bench) -> None:
         bench.append(1)
     bench.repair()
     bench.append(1)
-    assert (partition.high_watermark, partition.log.end_offset, partition.log.sync_error) == (4, 4, None)
+    assert (replica.high_watermark, replica.log.end_offset, replica.log.sync_error) == (4, 4, None)
 
 
 def test_records_that_are_lost_raise_the_leader_epoch(bench: Bench) -> None:
     bench.append(3)
-    partition = bench.partition()
-    flushing.flush(partition.log)
+    replica = bench.partition()
+    flushing.flush(replica.log)
     bench.append(2)
-    before = partition.leader_epoch
-    bench.lose(partition)
+    before = replica.leader_epoch
+    bench.lose(replica)
     bench.upkeep.repair()
     bench.run_thread()
     with pytest.raises(KafkaError) as caught:
         bench.partition()
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     bench.node.time.advance()
-    assert bench.partition() is partition
-    assert (partition.leader_epoch, bench.node.services.metadata.image.topics["t"].partitions[0].leader_epoch) == (
+    assert bench.partition() is replica
+    assert (replica.leader_epoch, bench.node.services.metadata.image.topics["t"].partitions[0].leader_epoch) == (
         before + 1,
         before + 1,
     )
     bench.repair()
     bench.append(4)
-    assert partition.log.epochs.entries == [(before, 0), (before + 1, 3)]
-    assert partition.end_offset_for(before) == (before, 3)
+    assert replica.log.epochs.entries == [(before, 0), (before + 1, 3)]
+    assert replica.end_offset_for(before) == (before, 3)
 
 
 def test_a_repair_that_loses_nothing_raises_no_epoch(bench: Bench) -> None:
     bench.files.drops_failed = ()
     bench.append(3)
-    partition = bench.partition()
+    replica = bench.partition()
     before = bench.node.services.metadata.end_offset
-    bench.lose(partition)
+    bench.lose(replica)
     bench.repair()
     bench.node.time.advance()
-    assert bench.partition() is partition
-    assert (partition.log.sync_error, partition.high_watermark) == (None, 3)
-    assert (partition.leader_epoch, bench.node.services.metadata.end_offset) == (0, before)
+    assert bench.partition() is replica
+    assert (replica.log.sync_error, replica.high_watermark) == (None, 3)
+    assert (replica.leader_epoch, bench.node.services.metadata.end_offset) == (0, before)
 
 
 def test_what_no_consumer_could_read_raises_no_epoch(bench: Bench) -> None:
     """With `headgate.flush=commit` nobody was shown what no sync had covered."""
     bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
-    partition = bench.partition("c")
+    replica = bench.partition("c")
     now_ms = bench.node.time.clock.now_ms()
-    partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
-    bench.lose(partition)
+    replica.append(records(b"v", timestamp=now_ms), 1, now_ms)
+    bench.lose(replica)
     bench.repair()
-    assert (partition.high_watermark, partition.log.end_offset) == (0, 0), "it is lost"
+    assert (replica.high_watermark, replica.log.end_offset) == (0, 0), "it is lost"
     bench.node.time.advance()
-    assert (bench.partition("c").leader_epoch, partition.log.sync_error) == (0, None)
+    assert (bench.partition("c").leader_epoch, replica.log.sync_error) == (0, None)
 
 
 def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) -> None:
     """A write that failed has set the recovery point back, so that the disk may take what was synced before."""
     bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
-    partition = bench.partition("c")
+    replica = bench.partition("c")
     now_ms = bench.node.time.clock.now_ms()
     for _ in range(3):
-        partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
+        replica.append(records(b"v", timestamp=now_ms), 1, now_ms)
     bench.node.time.advance()
     bench.threads.run_all()
-    assert partition.high_watermark == 3
+    assert replica.high_watermark == 3
     bench.files.fail(errno.ENOSPC, "write", path="/c-0/", times=1)
     with pytest.raises(KafkaError):
-        partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
-    assert partition.log.recovery_point == 0
-    bench.files.file(partition.log.segments.active.path).durable.clear()
-    bench.lose(partition)
+        replica.append(records(b"v", timestamp=now_ms), 1, now_ms)
+    assert replica.log.recovery_point == 0
+    bench.files.file(replica.log.segments.active.path).durable.clear()
+    bench.lose(replica)
     bench.repair()
-    assert (partition.high_watermark, partition.log.end_offset) == (0, 0)
+    assert (replica.high_watermark, replica.log.end_offset) == (0, 0)
 
 
 def test_groups_are_what_the_log_says(bench: Bench) -> None:
     assert bench.commit(1) == ErrorCode.NONE
-    partition = offsets_partition(bench)
-    flushing.flush(partition.log)
+    replica = offsets_partition(bench)
+    flushing.flush(replica.log)
     assert bench.commit(2) == ErrorCode.NONE
     assert bench.committed() == (0, 2)
-    bench.lose(partition)
+    bench.lose(replica)
     assert bench.committed() == (0, 2), "until it is known"
     assert bench.commit(3) == ErrorCode.NOT_COORDINATOR
     bench.upkeep.repair()

@@ -265,7 +265,9 @@ def test_a_fault_in_taking_up_one_stops_no_other_and_is_tried_again(
 def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     with monkeypatch.context() as patch:
         if what == "begin":
-            patch.setattr(desk.partitions._store, "begin_creation", Mock(side_effect=ValueError("a fault of ours")))
+            patch.setattr(
+                desk.partitions._log_manager, "begin_creation", Mock(side_effect=ValueError("a fault of ours"))
+            )
         desk.metadata.create_topic("t", 2)
         if what == "thread":
             desk.waiting.pop()[1](RuntimeError("can't start new thread"))

@@ -114,14 +114,14 @@ class History:
     def readable(self, node: HandlerBroker) -> dict[Place, bytes | None]:
         """All that a consumer can read."""
         found: dict[Place, bytes | None] = {}
-        for partition in node.services.partitions:
-            offset = partition.log.start_offset
+        for replica in node.services.partitions:
+            offset = replica.log.start_offset
             while True:
-                piece = partition.read(offset, 1 << 20, READ_UNCOMMITTED, at_least_one=True)
+                piece = replica.read(offset, 1 << 20, READ_UNCOMMITTED, at_least_one=True)
                 if piece is None:
                     break
                 for record in iterate_all(piece.read()):
-                    found[partition.topic, partition.index, record.offset] = record.value
+                    found[replica.topic, replica.index, record.offset] = record.value
                     offset = record.offset + 1
                 piece.release()
         return found
@@ -152,7 +152,7 @@ def test_the_histories_are_about_something() -> None:
     assert len(history.acknowledged) > 30
     assert len(history.shown) > 30
     assert history.threads, "something is under way when the power fails"
-    assert any(len(partition.log.segments) > 1 for partition in history.node.services.partitions)
+    assert any(len(replica.log.segments) > 1 for replica in history.node.services.partitions)
 
 
 def test_without_the_policy_they_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:

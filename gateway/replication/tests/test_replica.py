@@ -19,7 +19,7 @@ from headgate.storage.log import appending
 
 
 @pytest.fixture
-def partition(node: HandlerBroker) -> Replica:
+def replica(node: HandlerBroker) -> Replica:
     node.services.metadata.create_topic("t", 1)
     return node.services.partitions.get("t", 0)
 
@@ -31,83 +31,83 @@ def refusal(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return error.value.code
 
 
-def test_one_replica_moves_its_high_watermark_with_its_log(partition: Replica) -> None:
+def test_one_replica_moves_its_high_watermark_with_its_log(replica: Replica) -> None:
     moved: list[int] = []
-    partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
-    partition.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
-    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
+    replica.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    replica.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
+    assert (replica.high_watermark, replica.last_stable_offset) == (2, 2)
     assert moved == [], "nobody waits for it"
-    partition.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
-    partition.append(records(b"c"), ACKS_ALL, NOW_MS)
+    replica.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
+    replica.append(records(b"c"), ACKS_ALL, NOW_MS)
     assert moved == [3]
 
 
-def test_the_high_watermark_follows_written_not_staged_batches(partition: Replica) -> None:
+def test_the_high_watermark_follows_written_not_staged_batches(replica: Replica) -> None:
     moved: list[int] = []
-    partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
-    partition.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
-    partition.append(records(b"a"), ACKS_ALL, NOW_MS)
-    partition.stage(records(b"b"), ACKS_ALL, NOW_MS)
-    partition.synced()
-    assert (partition.log.written_end, partition.high_watermark, partition.log.end_offset) == (1, 1, 2)
+    replica.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    replica.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
+    replica.append(records(b"a"), ACKS_ALL, NOW_MS)
+    replica.stage(records(b"b"), ACKS_ALL, NOW_MS)
+    replica.synced()
+    assert (replica.log.written_end, replica.high_watermark, replica.log.end_offset) == (1, 1, 2)
     assert moved == [1], "who waits is not woken for what cannot be read"
-    partition.write_staged()
-    assert (partition.log.written_end, partition.high_watermark, moved) == (2, 2, [1, 2])
+    replica.write_staged()
+    assert (replica.log.written_end, replica.high_watermark, moved) == (2, 2, [1, 2])
 
 
-def test_the_high_watermark_does_not_pass_what_a_thread_still_writes(partition: Replica) -> None:
-    partition.append(records(b"a"), ACKS_ALL, NOW_MS)
-    partition.stage_owned(records(b"b"), ACKS_ALL, NOW_MS)
-    staged = appending.begin_write(partition.log)
+def test_the_high_watermark_does_not_pass_what_a_thread_still_writes(replica: Replica) -> None:
+    replica.append(records(b"a"), ACKS_ALL, NOW_MS)
+    replica.stage_owned(records(b"b"), ACKS_ALL, NOW_MS)
+    staged = appending.begin_write(replica.log)
     assert staged is not None
-    partition.synced()
-    assert partition.high_watermark == 1
+    replica.synced()
+    assert replica.high_watermark == 1
     staged.write()
-    appending.end_write(partition.log, staged, None)
-    partition.advance_high_watermark()
-    assert partition.high_watermark == 2
+    appending.end_write(replica.log, staged, None)
+    replica.advance_high_watermark()
+    assert replica.high_watermark == 2
 
 
 @pytest.mark.parametrize("isolation_level", [READ_UNCOMMITTED, READ_COMMITTED])
-def test_consumers_see_nothing_above_the_high_watermark(partition: Replica, isolation_level: int) -> None:
-    partition.append(records(b"a"), 1, NOW_MS)
+def test_consumers_see_nothing_above_the_high_watermark(replica: Replica, isolation_level: int) -> None:
+    replica.append(records(b"a"), 1, NOW_MS)
     first = len(records(b"a"))
-    partition.append(records(b"b"), 1, NOW_MS)
-    partition.high_watermark = 1
-    piece = partition.read(0, 1 << 20, isolation_level, at_least_one=True)
+    replica.append(records(b"b"), 1, NOW_MS)
+    replica.high_watermark = 1
+    piece = replica.read(0, 1 << 20, isolation_level, at_least_one=True)
     assert piece is not None
     assert len(piece) == first
     piece.release()
-    assert partition.read(1, 1 << 20, isolation_level, at_least_one=True) is None
+    assert replica.read(1, 1 << 20, isolation_level, at_least_one=True) is None
 
 
 @pytest.mark.parametrize("offset", [-1, 2, 100])
-def test_outside_of_the_log_is_out_of_range(partition: Replica, offset: int) -> None:
-    partition.append(records(b"a"), 1, NOW_MS)
+def test_outside_of_the_log_is_out_of_range(replica: Replica, offset: int) -> None:
+    replica.append(records(b"a"), 1, NOW_MS)
     with pytest.raises(KafkaError) as error:
-        partition.read(offset, 100, READ_UNCOMMITTED, at_least_one=True)
+        replica.read(offset, 100, READ_UNCOMMITTED, at_least_one=True)
     assert refusal(error) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_acks_all_needs_enough_replicas_in_sync(node: HandlerBroker, partition: Replica) -> None:
+def test_acks_all_needs_enough_replicas_in_sync(node: HandlerBroker, replica: Replica) -> None:
     node.services.metadata.change_topic_configs("t", {"min.insync.replicas": "2"})
     with pytest.raises(KafkaError) as error:
-        partition.append(records(b"a"), ACKS_ALL, NOW_MS)
+        replica.append(records(b"a"), ACKS_ALL, NOW_MS)
     assert refusal(error) == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert partition.log.end_offset == 0
-    assert partition.append(records(b"a"), 1, NOW_MS).first_offset == 0, "acks=1 asks for no more than the leader"
+    assert replica.log.end_offset == 0
+    assert replica.append(records(b"a"), 1, NOW_MS).first_offset == 0, "acks=1 asks for no more than the leader"
 
 
 @pytest.mark.parametrize(
     "epoch, code", [(-1, None), (3, None), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_a_client_that_knows_another_leader_is_fenced(partition: Replica, epoch: int, code: ErrorCode | None) -> None:
-    partition.leader_epoch = 3
+def test_a_client_that_knows_another_leader_is_fenced(replica: Replica, epoch: int, code: ErrorCode | None) -> None:
+    replica.leader_epoch = 3
     if code is None:
-        partition.check_leader_epoch(epoch)
+        replica.check_leader_epoch(epoch)
         return
     with pytest.raises(KafkaError) as error:
-        partition.check_leader_epoch(epoch)
+        replica.check_leader_epoch(epoch)
     assert refusal(error) == code
 
 
@@ -132,20 +132,20 @@ def test_records_are_looked_at_only_when_it_is_configured(tmp_path: Path) -> Non
     "epoch, end",
     [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 2)), (2, (1, 2)), (3, (3, 3)), (6, (3, 3)), (7, (7, 3)), (8, (-1, -1))],
 )
-def test_where_an_epoch_ends(partition: Replica, epoch: int, end: tuple[int, int]) -> None:
+def test_where_an_epoch_ends(replica: Replica, epoch: int, end: tuple[int, int]) -> None:
     for leader_epoch, values in ((1, (b"a", b"b")), (3, (b"c",))):
-        partition.leader_epoch = leader_epoch
+        replica.leader_epoch = leader_epoch
         for value in values:
-            partition.append(records(value), 1, NOW_MS)
-    partition.leader_epoch = 7
-    assert partition.end_offset_for(epoch) == end
+            replica.append(records(value), 1, NOW_MS)
+    replica.leader_epoch = 7
+    assert replica.end_offset_for(epoch) == end
 
 
-def test_batches_carry_the_leader_epoch(partition: Replica) -> None:
-    partition.leader_epoch = 7
-    partition.append(records(b"a"), 1, NOW_MS)
-    assert [header.partition_leader_epoch for header in partition.log.segments.headers(0)] == [7]
-    assert partition.log.epochs.latest == 7
+def test_batches_carry_the_leader_epoch(replica: Replica) -> None:
+    replica.leader_epoch = 7
+    replica.append(records(b"a"), 1, NOW_MS)
+    assert [header.partition_leader_epoch for header in replica.log.segments.headers(0)] == [7]
+    assert replica.log.epochs.latest == 7
 
 
 @pytest.fixture
@@ -174,25 +174,25 @@ def test_the_first_append_since_a_start_does_not_wait_for_ever(
     started: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a thread has brought and is gone again is read by the loop."""
-    partition, threads, told = started.services.partitions.get("t", 0), started.time.scheduler.hold(), list[object]()
+    replica, threads, told = started.services.partitions.get("t", 0), started.time.scheduler.hold(), list[object]()
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     for _ in range(2):
-        writer = partition.writer()
+        writer = replica.writer()
         assert writer is not None
         writer.append(records(b"b"), ACKS_ALL, NOW_MS, told.append)
     assert len(threads.waiting) == 1, "the second waits with the first"
     threads.run_all()
     assert [getattr(info, "first_offset", info) for info in told] == [1, 2]
-    assert partition.writer() is None
+    assert replica.writer() is None
 
 
 def test_a_roll_that_fails_leaves_the_first_append_what_it_was(
     started: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partition, errors = started.services.partitions.get("t", 0), list[OSError | None]()
+    replica, errors = started.services.partitions.get("t", 0), list[OSError | None]()
     threads = started.time.scheduler.hold()
-    partition.roll_soon(lambda: None, errors.append)
+    replica.roll_soon(lambda: None, errors.append)
     threads.run_one(OSError(28, "No space left on device"))
     assert len(errors) == 1
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
-    assert partition.writer() is not None, "a thread reads before it"
+    assert replica.writer() is not None, "a thread reads before it"

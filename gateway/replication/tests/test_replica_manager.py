@@ -106,8 +106,8 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     node.services.partitions.get("t", 1).append(records(b"a"), 1, NOW_MS)
     node.close()
     again = HandlerBroker(tmp_path / "data")
-    partition = again.services.partitions.get("t", 1)
-    assert (partition.high_watermark, partition.log.config.max_message_bytes) == (1, 1000)
+    replica = again.services.partitions.get("t", 1)
+    assert (replica.high_watermark, replica.log.config.max_message_bytes) == (1, 1000)
     again.close()
 
 
@@ -345,8 +345,8 @@ def test_a_log_with_a_later_epoch_than_the_metadata_gets_the_next(tmp_path: Path
         node.services.partitions.get("t", 0)
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     node.time.advance()
-    partition = node.services.partitions.get("t", 0)
-    assert (partition.leader_epoch, partition.log.epochs.entries) == (4, [(1, 0), (2, 1), (3, 2)])
+    replica = node.services.partitions.get("t", 0)
+    assert (replica.leader_epoch, replica.log.epochs.entries) == (4, [(1, 0), (2, 1), (3, 2)])
     node.restart()
     assert node.services.partitions.get("t", 0).leader_epoch == 5
     node.close()

@@ -285,8 +285,8 @@ def test_a_segment_begins_in_a_thread_while_the_disk_is_slow(tmp_path: Path) -> 
         await others.ask(creation("plain"), 5)
         assert await append(others, "slow", bytes(100)) == (0, 0)
         assert await append(others, "plain", b"a") == (0, 0)
-        partition = broker.broker.services.partitions.get("slow", 0)
-        partition.disk.is_slow = True
+        replica = broker.broker.services.partitions.get("slow", 0)
+        replica.disk.is_slow = True
         files.close("/slow-0/", "write", "sync")
         for number in range(1, 4):
             await waits.send(produced("slow", bytes(100)), 9)
@@ -298,7 +298,7 @@ def test_a_segment_begins_in_a_thread_while_the_disk_is_slow(tmp_path: Path) -> 
             response = await waits.receive()
             assert response.responses[0].partition_responses[0].error_code == 0
             files.close("/slow-0/", "write", "sync")
-        assert len(partition.log.segments) > 1
+        assert len(replica.log.segments) > 1
         files.open_gate()
 
     run(tmp_path, scenario)
@@ -439,7 +439,7 @@ def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str,
 def test_the_first_append_since_a_start_waits_alone_for_the_disk(tmp_path: Path, name: str) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         waits, others = broker.connect(), broker.connect()
-        partition = broker.broker.services.partitions.get("there", 0)
+        replica = broker.broker.services.partitions.get("there", 0)
         files.close(f"00000000000000000006{name}", "read")
         await waits.send(produced("there", b"a", later_ms=9_000), 9)
         await files.until_waiting()
@@ -450,7 +450,7 @@ def test_the_first_append_since_a_start_waits_alone_for_the_disk(tmp_path: Path,
         (row,) = response.responses[0].partition_responses
         assert (row.error_code, row.base_offset) == (0, 8)
         assert await append(others, "there", b"b", later_ms=10_000) == (0, 9)
-        assert partition.writer() is None, "it is written inline from now on"
+        assert replica.writer() is None, "it is written inline from now on"
 
     run(tmp_path, eight)
     run(tmp_path, scenario)
@@ -511,13 +511,13 @@ def test_a_stop_during_a_write_before_a_new_segment(tmp_path: Path, caplog: pyte
         client, first, second = (broker.connect() for _ in range(3))
         await client.ask(creation("slow", segment_bytes="260"), 5)
         assert await append(client, "slow", bytes(50)) == (0, 0)
-        partition = broker.broker.services.partitions.get("slow", 0)
-        partition.disk.is_slow = True
+        replica = broker.broker.services.partitions.get("slow", 0)
+        replica.disk.is_slow = True
         files.close("/slow-0/", "write")
         await first.send(produced("slow", bytes(20)), 9)
         await files.until_waiting()
         await second.send(produced("slow", bytes(100)), 9)
-        while not partition.disk.waiting_bytes:  # noqa: ASYNC110  nobody tells of it
+        while not replica.disk.waiting_bytes:  # noqa: ASYNC110  nobody tells of it
             await trio.sleep(0.001)
 
         async def open_once_it_stops() -> None:

@@ -139,10 +139,10 @@ def test_a_fault_of_ours_in_a_write_lets_nobody_believe_it(
     replies = [promised(dispatcher, produce(node, index)) for index in (0, 1)]
     broken = node.services.partitions.get("t", 0)
 
-    def write_staged(partition: Replica, write: Callable[[Replica], None] = Replica.write_staged) -> None:
-        if partition is broken:
+    def write_staged(replica: Replica, write: Callable[[Replica], None] = Replica.write_staged) -> None:
+        if replica is broken:
             raise ZeroDivisionError
-        write(partition)
+        write(replica)
 
     monkeypatch.setattr(Replica, "write_staged", write_staged)
     dispatcher.batcher.write_all()
@@ -168,8 +168,8 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
         f"produce requests are refused: the disk of t-{index} refuses: [Errno 28] No space left on device"
         for index in (0, 1)
     ]
-    partition = node.services.partitions.get("t", 0)
-    assert (partition.high_watermark, partition.log.end_offset) == (1, 1)
+    replica = node.services.partitions.get("t", 0)
+    assert (replica.high_watermark, replica.log.end_offset) == (1, 1)
     assert append(node, dispatcher, 0, acks) == (0, 1)
 
 
@@ -204,14 +204,14 @@ def test_who_waits_for_records_is_woken_when_they_are_written(node: HandlerBroke
     waited = FetchTopic("t", partitions=[FetchPartition(1, -1, 0, partition_max_bytes=1_000)])
     fetch = FetchRequest(max_wait_ms=30_000, min_bytes=1, max_bytes=1_000, topics=[waited])
     assert isinstance(dispatcher.dispatch(frame(fetch, 11), CLIENT, replies.append), Parked)
-    partition = node.services.partitions.get("t", 1)
+    replica = node.services.partitions.get("t", 1)
     both = [TopicProduceData("t", partition_data=[row for index in (0, 1) for row in rows(node, index)])]
     promised(dispatcher, frame(ProduceRequest(None, -1, 1_000, both), 9))
-    assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
+    assert (replica.log.end_offset, replica.high_watermark) == (1, 0)
     node.services.tasks._continue_touched()
     assert replies == []
     dispatcher.batcher.write_all()
-    assert partition.high_watermark == 1
+    assert replica.high_watermark == 1
     node.time.advance()
     assert len(replies) == 1
 
@@ -220,23 +220,23 @@ def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Handler
     """The next append to it is refused, so that nobody else writes to the partition in this turn."""
     append(node, dispatcher)
     promised(dispatcher, produce(node))
-    partition = node.services.partitions.get("t", 0)
-    appending.write_staged(partition.log)
-    assert partition.high_watermark == 1
+    replica = node.services.partitions.get("t", 0)
+    appending.write_staged(replica.log)
+    assert replica.high_watermark == 1
     dispatcher.batcher.write_all()
-    assert partition.high_watermark == 2
+    assert replica.high_watermark == 2
 
 
 @pytest.mark.parametrize("run", ["timer", "soon"])
 def test_what_a_timer_stages_is_written_when_its_run_ends(
     node: HandlerBroker, dispatcher: Dispatcher, run: str
 ) -> None:
-    partition = node.services.partitions.get("t", 0)
+    replica = node.services.partitions.get("t", 0)
     scheduler = node.services.scheduler
 
     def stage() -> None:
         promised(dispatcher, produce(node, acks=-1))
-        assert partition.high_watermark == 0
+        assert replica.high_watermark == 0
 
     if run == "timer":
         scheduler.call_after(5.0, stage)
@@ -244,7 +244,7 @@ def test_what_a_timer_stages_is_written_when_its_run_ends(
         scheduler.call_soon(stage)
     node.time.advance(5.0)
     assert not dispatcher.batcher.is_open
-    assert partition.high_watermark == 1
+    assert replica.high_watermark == 1
 
 
 def test_acks_all_waits_for_no_more_than_the_write(node: HandlerBroker, dispatcher: Dispatcher) -> None:

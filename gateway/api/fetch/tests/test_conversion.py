@@ -379,9 +379,9 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: HandlerBroke
     put(node)
     put(node)
     assert isinstance(rows(old(node, 4, from_offset(0)))[0].records, FileSlice)
-    partition = node.services.partitions.get("t", 0)
-    truncation.truncate_to(partition.log, 3, no_checkpoint)
-    partition.advance_high_watermark()
+    replica = node.services.partitions.get("t", 0)
+    truncation.truncate_to(replica.log, 3, no_checkpoint)
+    replica.advance_high_watermark()
     put(node, codec=4)
     (row,) = rows(old(node, 4, from_offset(3)))
     assert [header.compression for header, _ in split(row.records)] == [1]

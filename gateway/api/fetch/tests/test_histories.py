@@ -151,17 +151,17 @@ class Histories(RuleBasedStateMachine):
     @rule(which=ANY_PARTITION, is_on=st.booleans())
     def follow_the_disk(self, which: tuple[str, int], is_on: bool) -> None:
         """From now on the high watermark follows what is synced, or does not."""
-        partition = self.partition(which)
-        if partition is not None:
-            partition.disk, partition.fsync_before_commit = HUNG, is_on
-            partition.advance_high_watermark()
+        replica = self.partition(which)
+        if replica is not None:
+            replica.disk, replica.fsync_before_commit = HUNG, is_on
+            replica.advance_high_watermark()
 
     @rule(which=ANY_PARTITION)
     def sync(self, which: tuple[str, int]) -> None:
-        partition = self.partition(which)
-        if partition is not None:
-            flushing.flush(partition.log)
-            partition.synced()
+        replica = self.partition(which)
+        if replica is not None:
+            flushing.flush(replica.log)
+            replica.synced()
 
     @rule(which=ANY_PARTITION)
     def delete_records(self, which: tuple[str, int]) -> None:
@@ -171,18 +171,18 @@ class Histories(RuleBasedStateMachine):
 
     @rule(which=ANY_PARTITION, back=st.integers(1, 3))
     def cut(self, which: tuple[str, int], back: int) -> None:
-        partition = self.partition(which)
-        if partition is not None:
+        replica = self.partition(which)
+        if replica is not None:
             truncation.truncate_to(
-                partition.log, max(partition.log.start_offset, partition.log.end_offset - back), no_checkpoint
+                replica.log, max(replica.log.start_offset, replica.log.end_offset - back), no_checkpoint
             )
-            partition.apply_truncation()
+            replica.apply_truncation()
 
     @rule(which=ANY_PARTITION)
     def roll(self, which: tuple[str, int]) -> None:
-        partition = self.partition(which)
-        if partition is not None and partition.log.segments.active.size:
-            rolling.roll(partition.log, NOW_MS)
+        replica = self.partition(which)
+        if replica is not None and replica.log.segments.active.size:
+            rolling.roll(replica.log, NOW_MS)
 
     @rule(name=st.sampled_from(list(TOPICS)), is_wanted=st.sampled_from([True, False, False]))
     def delete_or_make(self, name: str, is_wanted: bool) -> None:
@@ -214,11 +214,11 @@ class Histories(RuleBasedStateMachine):
         return None if topic is None else (topic.topic_id, which[1])
 
     def offset(self, which: tuple[str, int], place: str) -> int:
-        partition = self.partition(which)
-        if partition is None or place == "wrong":
+        replica = self.partition(which)
+        if replica is None or place == "wrong":
             return 99
-        start, end = partition.log.start_offset, partition.log.end_offset
-        return {"start": start, "middle": (start + end) // 2, "end": partition.high_watermark}[place]
+        start, end = replica.log.start_offset, replica.log.end_offset
+        return {"start": start, "middle": (start + end) // 2, "end": replica.high_watermark}[place]
 
     def take_note(self, response: FetchResponse) -> None:
         """A client names again what it was told records or an error of, and forgets a topic that is gone."""
@@ -376,7 +376,7 @@ class Histories(RuleBasedStateMachine):
     def only_clean_partitions_are_watched(self) -> None:
         """No watch is left of a partition or a session that is gone."""
         sessions = self.node.services.fetch_sessions
-        watches = sum(len(partition.waiters.watches) for partition in self.node.services.partitions)
+        watches = sum(len(replica.waiters.watches) for replica in self.node.services.partitions)
         assert watches <= sessions.total_partitions
 
 

@@ -89,7 +89,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: HandlerBroker, looke
     waiting = node.handle(go_on(session_id, 1, max_wait_ms=500), 12)
     answers = parked(node, waiting)
     assert len(node.services.tasks) == 2, "the fetch, and the test"
-    assert not any(partition.waiters.waiters for partition in node.services.partitions)
+    assert not any(replica.waiters.waiters for replica in node.services.partitions)
     append(node, "t", b"b", index=9)
     node.time.advance()
     assert told(answers[0]) == [9]
@@ -110,9 +110,9 @@ def test_a_parked_incremental_fetch_counts_over_partitions(node: HandlerBroker) 
 
 def test_retention_is_told_by_an_incremental_fetch(node: HandlerBroker) -> None:
     session_id = opened(node, 2)
-    partition = node.services.partitions.get("t", 1)
-    partition.log.advance_start(1)
-    partition.advanced(partition)
+    replica = node.services.partitions.get("t", 1)
+    replica.log.advance_start(1)
+    replica.advanced(replica)
     (row,) = rows(answer(node, go_on(session_id, 1)))
     assert (row.partition_index, row.log_start_offset) == (1, 1)
 

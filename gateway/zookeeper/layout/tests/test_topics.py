@@ -41,9 +41,9 @@ def test_topics_of_every_age_are_the_same(version: str) -> None:
     topic = TopicAssignment.decode("t", tree["/brokers/topics/t"].data)
     assert sorted(topic.partitions) == [0, 1, 2, 3, 4]
     assert (topic.topic_id is None) == (version == OLD)
-    for index, partition in topic.partitions.items():
+    for index, replica in topic.partitions.items():
         state = LeaderAndIsr.decode("t", index, tree[LeaderAndIsr.path("t", index)].data)
-        assert state == LeaderAndIsr(partition.replicas[0], 0, partition.replicas, 1)
+        assert state == LeaderAndIsr(replica.replicas[0], 0, replica.replicas, 1)
 
 
 @pytest.mark.parametrize(

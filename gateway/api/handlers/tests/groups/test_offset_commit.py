@@ -47,8 +47,8 @@ def written(node: HandlerBroker) -> list[object]:
         node.services.partitions.get("__consumer_offsets", index)
         for index in range(node.config.offsets_topic_num_partitions)
     ]
-    (partition,) = [partition for partition in partitions if partition.log.end_offset]
-    piece = partition.read(0, 1 << 20, 0, at_least_one=True)
+    (replica,) = [replica for replica in partitions if replica.log.end_offset]
+    piece = replica.read(0, 1 << 20, 0, at_least_one=True)
     assert piece is not None
     records = batch.iterate(memoryview(piece.read()))
     return [decode(record.key or b"", record.value) for record in records]

@@ -166,8 +166,8 @@ def test_a_failing_disk_is_a_storage_error(node: HandlerBroker, monkeypatch: pyt
 
 def stored(node: HandlerBroker, index: int = 0) -> list[Record]:
     """All records of a partition, decoded."""
-    partition = node.services.partitions.get("t", index)
-    piece = partition.read(0, 1 << 30, 0, at_least_one=True)
+    replica = node.services.partitions.get("t", index)
+    piece = replica.read(0, 1 << 30, 0, at_least_one=True)
     return [] if piece is None else [record for _, part in split(piece.read()) for record in iterate(part)]
 
 
@@ -409,8 +409,8 @@ def test_acks_0_with_a_set_that_cannot_be_converted_disconnects(
 
 def test_a_slow_disk_takes_what_was_converted_in_turn(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    partition = node.services.partitions.get("t", 0)
-    partition.disk.is_slow = True
+    replica = node.services.partitions.get("t", 0)
+    replica.disk.is_slow = True
     assert rows(node.ask(request(("t", 0, build_set(RECORDS, 1, codec=0))), 2)) == [(0, 0)]
     assert len(stored(node)) == 2
 
@@ -567,11 +567,11 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: HandlerBroker, caplo
     """As with replicas that had not fetched it yet."""
     node.services.metadata.create_topic("t", 1)
     node.ask(request(("t", 0, batch(b"a"))), 9)
-    partition = node.services.partitions.get("t", 0)
+    replica = node.services.partitions.get("t", 0)
     there, gone = (PartitionProduceResponse(0), PartitionProduceResponse(0))
     for row, end_offset in ((there, 1), (gone, 2)):
-        append = await_offset(partition, end_offset, None)
-        partition.fail_lost_appends()
+        append = await_offset(replica, end_offset, None)
+        replica.fail_lost_appends()
         render(append, row, node.context(9))
     assert (there.error_code, gone.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
     assert "the disk lost the records" in (gone.error_message or "")

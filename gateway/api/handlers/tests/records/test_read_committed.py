@@ -94,7 +94,7 @@ def test_read_committed_stops_at_the_first_open_transaction(node: HandlerBroker,
 
 def test_only_what_concerns_the_bytes_that_are_sent_is_told(node: HandlerBroker) -> None:
     """Within what the sparse index tells."""
-    partition = partition_of(node)
+    replica = partition_of(node)
     for number in range(300):
         write(node, 7, number)
         end(node, 7, is_commit=number % 2 == 0)
@@ -104,8 +104,8 @@ def test_only_what_concerns_the_bytes_that_are_sent_is_told(node: HandlerBroker)
     whole = row_of(node, 12, 0)
     assert len(aborted(whole)) == 150
     assert aborted(whole)[:3] == [(7, 2), (7, 6), (7, 10)]
-    assert partition.last_stable_offset == 600
-    rolling.roll(partition.log, NOW_MS)
+    assert replica.last_stable_offset == 600
+    rolling.roll(replica.log, NOW_MS)
     write(node, 7, 300)
     assert aborted(row_of(node, 12, 590)) == [(7, 590), (7, 594), (7, 598)]
     assert aborted(row_of(node, 12, 600)) == []
@@ -138,19 +138,19 @@ def test_a_log_without_transactions_is_not_asked_for_them(node: HandlerBroker, m
 
 
 def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: HandlerBroker) -> None:
-    partition = partition_of(node)
+    replica = partition_of(node)
     write(node, 7, 0)
-    partition.high_watermark = 1
+    replica.high_watermark = 1
     end(node, 7, is_commit=True)
-    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2), "with one replica it is there at once"
+    assert (replica.high_watermark, replica.last_stable_offset) == (2, 2), "with one replica it is there at once"
     write(node, 7, 1)
     made = control.build(Marker(True, 3), producer_id=7, producer_epoch=0, timestamp=NOW_MS)
-    appending.append(partition.log, made, leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
-    assert partition.last_stable_offset == 2
-    partition.high_watermark = 3
-    assert partition.last_stable_offset == 2, "the marker at offset 3 is not on every replica"
-    partition.advance_high_watermark()
-    assert partition.last_stable_offset == 4
+    appending.append(replica.log, made, leader_epoch=0, now_ms=NOW_MS, origin=BROKER)
+    assert replica.last_stable_offset == 2
+    replica.high_watermark = 3
+    assert replica.last_stable_offset == 2, "the marker at offset 3 is not on every replica"
+    replica.advance_high_watermark()
+    assert replica.last_stable_offset == 4
 
 
 def test_how_far_a_poll_reaches_is_not_looked_up_twice(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +170,9 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(
 ) -> None:
     write(node, 7, 0)
     end(node, 7, is_commit=False)
-    partition = partition_of(node)
-    rolling.roll(partition.log, NOW_MS)
-    partition.log.close_files()
+    replica = partition_of(node)
+    rolling.roll(replica.log, NOW_MS)
+    replica.log.close_files()
     read_cached, brought = File.read_cached, list[int]()
 
     def without_the_index(file: File, length: int, position: int) -> bytes | bytearray | None:

@@ -286,15 +286,15 @@ def test_whoever_waited_has_offsets_written_before_the_answer(
     answers(monkeypatch, lambda: _confirmed(wait_list))
     outcome = producer.node.handle(over_the_wire(producer.request(), 5), 5)
     assert is_task(outcome)
-    partition = producer.node.services.partitions.get(OFFSETS, INDEX)
+    replica = producer.node.services.partitions.get(OFFSETS, INDEX)
 
     def answered(_: object) -> None:
-        assert partition.log.written_end == 1
+        assert replica.log.written_end == 1
 
     producer.node.services.tasks.start(outcome, answered)
     producer.node.services.tasks.touch(wait_list)
     producer.finish()
-    assert partition.log.end_offset == 1
+    assert replica.log.end_offset == 1
 
 
 # Failures
