@@ -25,7 +25,7 @@ from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.config import CACHE, COMMIT, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import BadFile
-from headgate.storage.log import appending, flushing, log_lock, rolling, segment_deletion, snapshots, truncation
+from headgate.storage.log import appending, flushing, log_lock, rolling, segment_deletion, snapshots
 from headgate.storage.log.flush import Flush
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
@@ -53,6 +53,7 @@ from headgate.storage.tests.damaged import look_at_wrong_bit
 from headgate.storage.tests.damaged_files import look_at_wrong_file
 from headgate.storage.tests.readers import Readers, repair
 from headgate.storage.tests.sent import Sent, is_of, origin_of
+from headgate.storage.tests.truncating import truncate_to
 
 KEY = "t", 0
 PARTITION = "/data/t-0"
@@ -535,7 +536,7 @@ class History:
         self.acknowledged = [sent for sent in self.acknowledged if sent.end <= target]
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
-        truncation.truncate_to(self.log, target, self.store.write_recovery_points)
+        truncate_to(self.log, target, self.store.write_recovery_points)
         self.may_differ, self.leader_epoch, self.attempts = True, self.leader_epoch + 1, []
         self.settle(all_must_be_there=True)
 

@@ -28,10 +28,11 @@ from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.errors import StorageError
-from headgate.storage.log import rolling, segment_deletion, truncation
+from headgate.storage.log import rolling, segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import no_checkpoint, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.truncating import truncate_to
 
 GONE = b"g" * 16
 NAME = "m-0"
@@ -182,7 +183,7 @@ def test_a_missing_snapshot_that_the_log_needs_is_told() -> None:
 
 def test_a_log_that_ends_before_its_snapshot_is_told() -> None:
     log, _, newer = with_two_snapshots(is_first_reached=True)
-    truncation.truncate_to(log, 3, no_checkpoint)
+    truncate_to(log, 3, no_checkpoint)
     with pytest.raises(StorageError, match=f"ends at offset 3, before the snapshot {newer.rpartition('/')[2]}"):
         load(log)
 

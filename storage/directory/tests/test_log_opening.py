@@ -13,7 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.examples import share
 from headgate.storage.directory.log_directory import LogDirectory
-from headgate.storage.log import closing, flushing, truncation
+from headgate.storage.log import closing, flushing
 from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
@@ -28,6 +28,7 @@ from headgate.storage.tests.builders import (
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.truncating import truncate_to
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
 seeds = st.integers(0, 1 << 32)
@@ -83,7 +84,7 @@ def test_what_is_opened_apart_belongs_to_the_store_afterwards() -> None:
     assert len(content(log)) > 0
     assert store.pool.open_segments == len(log.segments)
     flushing.flush(log)
-    truncation.truncate_to(log, 20, store.write_recovery_points)
+    truncate_to(log, 20, store.write_recovery_points)
     points = store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint").decode()
     assert "t 0 20\n" in points
 

@@ -9,7 +9,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.layout import PARTITION_METADATA
-from headgate.storage.log import flushing, rolling, truncation
+from headgate.storage.log import flushing, rolling
 from headgate.storage.log.epochs import FILE_NAME, read_entries
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import (
@@ -25,6 +25,7 @@ from headgate.storage.tests.builders import (
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.truncating import truncate_to
 
 KEY = "t", 0
 
@@ -53,7 +54,7 @@ def test_a_segment_that_was_cut_off_does_not_come_back(files: CrashingFiles) -> 
     rolling.roll(log, NOW_MS)
     append(log, batch(3, size=99))
     flushing.flush(log)
-    truncation.truncate_to(log, 2, no_checkpoint)
+    truncate_to(log, 2, no_checkpoint)
     assert append(log, batch(2, size=70)) == middle
     flushing.flush(log)
     expected = content(log)
@@ -110,7 +111,7 @@ def test_a_flush_after_a_kill_makes_an_earlier_roll_durable(files: CrashingFiles
     rolling.seal(log)
     flushing.flush(log)
     store.checkpoint({KEY: log.end_offset})
-    truncation.truncate_to(log, 1, store.write_recovery_points)
+    truncate_to(log, 1, store.write_recovery_points)
     rolling.roll(log, NOW_MS)
     store, log = killed(files)
     if is_stopped:

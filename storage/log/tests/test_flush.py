@@ -9,7 +9,7 @@ import pytest
 
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
-from headgate.storage.log import flushing, rolling, truncation
+from headgate.storage.log import flushing, rolling
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.flush import MAX_SEGMENTS
 from headgate.storage.log.log import Log
@@ -26,6 +26,7 @@ from headgate.storage.tests.builders import (
     repair,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.truncating import truncate_to
 
 
 def new_log(files: CrashingFiles) -> Log:
@@ -73,7 +74,7 @@ def test_a_flush_outlives_a_truncation_and_a_closed_file() -> None:
     log = new_log(files)
     append(log, *(batch() for _ in range(50)))
     flush = flushing.begin(log)
-    truncation.truncate_to(log, 10, no_checkpoint)
+    truncate_to(log, 10, no_checkpoint)
     log.close_files()
     flush.run()
     flushing.end(log, flush, NOW_MS)

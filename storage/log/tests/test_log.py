@@ -14,7 +14,7 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import Record, build, iterate, read_header, set_crc, split
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
-from headgate.storage.log import appending, flushing, rolling, truncation
+from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import BROKER, CLIENT, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.tests.builders import (
@@ -33,6 +33,7 @@ from headgate.storage.tests.builders import (
     read,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.truncating import truncate_to
 
 
 def refused(log: Log, data: memoryview, *, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> ErrorCode:
@@ -263,7 +264,7 @@ def test_truncation(offset: int) -> None:
     log = filled()
     whole = [bytes(view) for header, view in split(content(log)) if header.last_offset < offset]
     flushing.flush(log)
-    truncation.truncate_to(log, offset, no_checkpoint)
+    truncate_to(log, offset, no_checkpoint)
     assert log.end_offset == min(offset, 90)
     assert content(log) == b"".join(whole)
     assert log.recovery_point <= log.end_offset
@@ -276,7 +277,7 @@ def test_truncation_forgets_producers_and_epochs() -> None:
     log = new_log()
     append(log, numbered(0))
     append(log, numbered(1), numbered(0, producer_id=8), leader_epoch=3)
-    truncation.truncate_to(log, 1, no_checkpoint)
+    truncate_to(log, 1, no_checkpoint)
     assert log.epochs.entries == [(0, 0)]
     assert list(log.producers.by_id) == [7]
     assert refused(log, numbered(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

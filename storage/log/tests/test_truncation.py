@@ -23,6 +23,7 @@ from headgate.storage.tests.builders import (
     transactional,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
+from headgate.storage.tests.truncating import truncate_to
 
 KEY = "t", 0
 
@@ -35,7 +36,7 @@ def test_a_flush_promises_nothing_of_what_was_cut_meanwhile(again: bool) -> None
     if again:
         truncation.restart_at(log, 20, NOW_MS, no_checkpoint)
     else:
-        truncation.truncate_to(log, 20, no_checkpoint)
+        truncate_to(log, 20, no_checkpoint)
     append(log, *(batch() for _ in range(50)))
     flush.run()
     flushing.end(log, flush)

@@ -23,7 +23,7 @@ from headgate.storage.cleanup.compaction.log_compaction import (
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
-from headgate.storage.log import flushing, truncation
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.replacement import CLEANED_SUFFIX, CompactionState, Replacement
@@ -41,6 +41,7 @@ from headgate.storage.tests.compacted import (
     values,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, PowerCut
+from headgate.storage.tests.truncating import truncate_to
 
 LARGE = replace(COMPACT, segment_bytes=4000)  # so that the three segments become one
 PARTITION = "/data/t-0"
@@ -268,7 +269,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
             assert work is not None
             answer = finish(work.rewrite(request.bases))
             if meanwhile == "cut":
-                truncation.truncate_to(log, 20, no_checkpoint)
+                truncate_to(log, 20, no_checkpoint)
         else:
             answer = request.work()
             if meanwhile == "deleted" and len(syncs) > before:  # behind the question for room
@@ -307,7 +308,7 @@ def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
             replacement.new = _copied(log)
         assert replacement is not None
         log.segments.compacted._begun = replacement
-        truncation.truncate_to(log, 4, store.write_recovery_points)
+        truncate_to(log, 4, store.write_recovery_points)
         replacement.run()
         assert not log.segments.compacted.end(replacement, 0.0)
         files = files.crash(Random(2), power=True)
@@ -444,7 +445,7 @@ def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     compact(log, NOW_MS)
-    truncation.truncate_to(log, 20, no_checkpoint)
+    truncate_to(log, 20, no_checkpoint)
     assert log.segments.compacted.offset <= 20
 
 

@@ -19,12 +19,13 @@ from headgate.protocol.steps import Steps, finish
 from headgate.protocol.tests.examples import share
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.files import WouldBlock
-from headgate.storage.log import appending, closing, rolling, truncation
+from headgate.storage.log import appending, closing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.log.tests.test_log import BOUNDARIES, LOG
 from headgate.storage.segment.timestamp_lookup import RECORDS_AT_ONCE, SEGMENTS_AT_ONCE, Found, More, TimestampOffset
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, new_log, no_checkpoint, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
+from headgate.storage.tests.truncating import truncate_to
 
 
 @given(timestamp=st.integers(NOW_MS - 5, NOW_MS + 905), up_to=st.integers(0, 59))
@@ -221,7 +222,7 @@ def test_all_shapes_are_found_exactly(
         rolling.roll(log, NOW_MS)
     elif way == "cut" and some:
         end = [header.base_offset for header in log.segments.headers(0)][len(some) // 2]
-        truncation.truncate_to(log, end, no_checkpoint)
+        truncate_to(log, end, no_checkpoint)
         records = [record for record in records if record[0] < end]
     elif way in ("reopened", "killed", "rebuilt"):
         if way != "killed":

@@ -18,7 +18,7 @@ from headgate.protocol.tests.examples import first_in_unit, share
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.pool import Pool
-from headgate.storage.log import appending, flushing, rolling, truncation
+from headgate.storage.log import appending, flushing, rolling
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import BROKER, HEADER, RECORDS, Depth
@@ -43,6 +43,7 @@ from headgate.storage.tests.builders import (
 )
 from headgate.storage.tests.compacted import assert_indexes, compact
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.truncating import truncate_to
 
 KEY = "t", 0
 PARTITION = "/data/t-0"
@@ -463,7 +464,7 @@ class Writer:
         """To a place where no transaction was ended, as a follower does that had none of what is cut off."""
         ends = [one.last_offset + 1 for one, _ in self.log.segments.batches(self.log.start_offset)]
         target = self.random.choice([self.log.start_offset, *ends])
-        truncation.truncate_to(self.log, target, self.store.write_recovery_points)
+        truncate_to(self.log, target, self.store.write_recovery_points)
         self._remember()
         self._resume()
         self.check()

@@ -26,10 +26,10 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
 from headgate.protocol.records.control import Marker
-from headgate.storage.log import truncation
 from headgate.storage.log.validation import BROKER
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
+from headgate.storage.tests.truncating import truncate_to
 
 OLD = range(4)
 
@@ -380,7 +380,7 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: HandlerBroke
     put(node)
     assert isinstance(rows(old(node, 4, from_offset(0)))[0].records, FileSlice)
     replica = node.services.partitions.get("t", 0)
-    truncation.truncate_to(replica.log, 3, no_checkpoint)
+    truncate_to(replica.log, 3, no_checkpoint)
     replica.advance_high_watermark()
     put(node, codec=4)
     (row,) = rows(old(node, 4, from_offset(3)))

@@ -38,10 +38,11 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
 from headgate.protocol.tests.examples import share
-from headgate.storage.log import flushing, rolling, truncation
+from headgate.storage.log import flushing, rolling
 from headgate.storage.log.validation import BROKER
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
+from headgate.storage.tests.truncating import truncate_to
 
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": 3, "u": 2, "v": 1}
@@ -173,9 +174,7 @@ class Histories(RuleBasedStateMachine):
     def cut(self, which: tuple[str, int], back: int) -> None:
         replica = self.partition(which)
         if replica is not None:
-            truncation.truncate_to(
-                replica.log, max(replica.log.start_offset, replica.log.end_offset - back), no_checkpoint
-            )
+            truncate_to(replica.log, max(replica.log.start_offset, replica.log.end_offset - back), no_checkpoint)
             replica.apply_truncation()
 
     @rule(which=ANY_PARTITION)

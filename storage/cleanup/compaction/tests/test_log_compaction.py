@@ -24,7 +24,6 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     advance,
 )
 from headgate.storage.files import File
-from headgate.storage.log import truncation
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import BROKER
 from headgate.storage.tests.builders import (
@@ -54,6 +53,7 @@ from headgate.storage.tests.compacted import (
     transactional,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
+from headgate.storage.tests.truncating import truncate_to
 
 DAY_MS = 86_400_000
 
@@ -143,7 +143,7 @@ def test_a_log_that_changes_while_they_are_read_is_left_alone(monkeypatch: pytes
             log.advance_start(log.end_offset)
             delete_old_segments(log, NOW_MS, log.end_offset)
         elif act == "cut":
-            truncation.truncate_to(log, 3, no_checkpoint)
+            truncate_to(log, 3, no_checkpoint)
         else:
             log.retire()
 

@@ -1,0 +1,29 @@
+"""Truncation of a log to any offset. The broker itself truncates only at a start (`storage.log.truncation`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.storage.log import flushing, truncation
+from headgate.storage.log.log import Log
+
+
+def truncate_to(log: Log, offset: int, write_recovery_points: Callable[[], None]) -> None:
+    """Remove everything from `offset` on, with the whole batch that contains it. Raises OSError.
+
+    `write_recovery_points` writes the checkpoint of the log's directory: it must not promise removed bytes.
+    """
+    if offset >= log.end_offset:
+        return
+    if offset < log.start_offset:
+        raise ValueError(f"{log!r} cannot be truncated to {offset}, before its start")
+    if offset == log.start_offset:  # may be in the middle of a batch, where no bytes end
+        truncation.restart_at(log, offset, log.segments.active.created_ms, write_recovery_points)
+        return
+    flushing.limit_durable_end(log, offset)
+    write_recovery_points()  # the file may promise more than the log: a failed write lowers the recovery point too
+    segment = log.segments.owner(offset)
+    truncation.drop_behind(log, segment, segment.locate(offset))
+    log.end_offset = offset
+    log.epochs.truncate_to(offset)
+    log.reload_producers()
