@@ -93,7 +93,7 @@ class PartitionMarkers:
         self._staged: list[tuple[WritableTxnMarkerPartitionResult, Written]] = []
 
     def append(self, marker: Marker, topic: str, index: int, resume: Written) -> None:
-        """Append a marker to a partition. Never raises; `commit` has to follow in the same callback.
+        """Append a marker to a partition. Never raises; `write_staged` has to follow in the same callback.
 
         The errors: those of `ReplicaManager.get` and of an append, INVALID_PRODUCER_EPOCH and
         TRANSACTION_COORDINATOR_FENCED for a marker of the past.
