@@ -121,8 +121,9 @@ class DeletedTopics:
     def forget(self, topic: str, topic_id: bytes, *, is_gone: bool) -> None:
         """Remove the offsets of a topic, if it was deleted; then the note.
 
-        The groups take their locks at once, so no later request reads these offsets. `is_gone`: the image has lost the
-        topic just now, and has no new one.
+        With a connection, the groups take their locks in the first call, so no later request reads these offsets. A
+        call during the removal has the removal attempted once more. `is_gone`: the image has lost the topic just now,
+        and has no new one.
         """
         known = self._pending.get(topic_id)
         if known is None:

@@ -201,9 +201,9 @@ class OffsetNodes:
     def write(self, targets: Targets, caller: Caller | None = None, *, as_read: bool = False) -> Task[Failures]:
         """Write and delete offsets, all in flight together. Returns the partitions that were not written, and why.
 
-        Without a `caller` that awaits the write, nothing that was not sent yet is sent. Partitions that cannot be in
-        ZooKeeper fail with BAD_ARGUMENTS. `as_read`: the nodes have to be as they were read; where one is not, others
-        beside it are not written either, and all fail with BAD_VERSION.
+        Once `caller` is gone, nothing more is sent; without a caller, all is sent. Partitions that cannot be in
+        ZooKeeper fail with BAD_ARGUMENTS. `as_read`: the nodes have to be as they were read; where one is not, its
+        whole piece (one multi) is not written, and fails with BAD_VERSION.
         """
         failed: Failures = {}
         partitions = []
