@@ -75,7 +75,7 @@ def compare(java: GeneratedClasses, values: list[Any], version: int, fields: lis
         for bare, data in zip(plain, encoded, strict=True)
     ]
     headers, answers = java.ask(cls.__name__, version, cases)
-    is_api = cls.__module__.startswith("headgate.protocol.messages.")
+    is_api = not cls.__module__.startswith("headgate.protocol.internal.")
     assert headers == ([*header_versions(cls.api_key, version)] if is_api else [])
     for value, bare, data, answer in zip(values, plain, encoded, answers, strict=True):
         assert "error" not in answer, (value, answer)
