@@ -106,11 +106,11 @@ def _list_offsets(
         return row
 
     outcome = at_once_if_few(_respond(request, context, answer), count_rows(request.topics))
+    if isinstance(outcome, ListOffsetsResponse) and not searches:
+        return outcome
     search = _search(searches.values(), isolation_of, context.broker)
     if not isinstance(outcome, ListOffsetsResponse):
         return _answer_later(outcome, search, context.broker)
-    if not searches:
-        return outcome
     rest = at_once_if_few(search, len(searches))
     return outcome if rest is None else _answer_later(outcome, rest, context.broker)
 
