@@ -1,6 +1,6 @@
 """SIGKILL in the middle of commits and of rebalances: no acknowledged commit is lost, and no group is stuck.
 
-10 times, or HEADGATE_KILLS times; `make soak` raises it to 100. The page cache stays: see storage/test_sigkill.py.
+6 times, or HEADGATE_KILLS times; `make soak` raises it to 100. The page cache stays: see storage/test_sigkill.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from compat_tests.harness.records import Sent
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "100" if os.environ.get("HEADGATE_SOAK") else "10"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "100" if os.environ.get("HEADGATE_SOAK") else "6"))
 GROUPS, PARTITIONS = 6, 5
 ASSIGNORS, MEMBERS = ("range", "cooperative-sticky", SERVER), 3
 RECORDS_A_KILL = 3_000

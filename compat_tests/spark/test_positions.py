@@ -14,8 +14,9 @@ import pytest
 
 from compat_tests.groups.committed import committed_offsets
 from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import CONSUMER_GROUPS, run_tool
+from compat_tests.harness.apache_kafka import CONSUMER_GROUPS
 from compat_tests.harness.broker import TARGET, Broker, installed_command
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import add_partitions, create_topics, delete_before
 from compat_tests.harness.waiting import until
 from compat_tests.spark.spark_format import options
@@ -59,7 +60,7 @@ def of_stream(stream: Stream) -> str:
 
 def offsets_by_kafka(broker: Broker, group: str) -> dict[int, tuple[str, str, str]]:
     """What kafka-consumer-groups prints: committed offset, end and lag of each partition."""
-    said = run_tool(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group)
+    said = tool_output(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group)
     rows = [line.split() for line in said.splitlines()]
     return {int(row[2]): (row[3], row[4], row[5]) for row in rows if row and row[0] == group}
 

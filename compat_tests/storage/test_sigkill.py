@@ -1,6 +1,6 @@
 """SIGKILL in the middle of a load of idempotent producers: what was acknowledged is there, once and in order.
 
-20 times, or HEADGATE_KILLS times; `make soak` raises it to 200. The flush policy is the default, so this is a killed
+8 times, or HEADGATE_KILLS times; `make soak` raises it to 200. The flush policy is the default, so this is a killed
 process, not a power cut: the page cache stays. Of three topics one keeps everything, one deletes its oldest segments
 all the time, one is compacted. After every kill a broker is started on a copy, and its indexes have to be what the
 bytes of the logs make of them.
@@ -27,11 +27,12 @@ from compat_tests.harness.broker import TARGET, Broker, HeadgateBroker, running
 from compat_tests.harness.leaders import until_all_led
 from compat_tests.harness.records import Received
 from compat_tests.harness.stored import Batch, assert_indexes_rebuilt, assert_indexes_true, batches, compacted_to
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.storage.load import Load
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "20"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "8"))
 PRODUCERS, PARTITIONS = 3, 4
 INTERVAL_BYTES = 1024
 # Small segments, so that kills meet rolls; many index entries, so that there is something to compare
@@ -209,7 +210,7 @@ def check_with_dump_tool(directories: Iterable[Path]) -> None:
 
 
 def check_files_with_dump_tool(files: str) -> None:
-    said = apache_kafka.run_tool(apache_kafka.DUMP_LOG, "--files", files, "--verify-index-only")
+    said = tool_output(apache_kafka.DUMP_LOG, "--files", files, "--verify-index-only")
     assert "Dumping" in said
     faults = [line for line in said.splitlines() if any(word in line for word in DUMP_TOOL_FAULTS)]
     assert not faults, faults[:5]

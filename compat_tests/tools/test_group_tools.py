@@ -14,6 +14,7 @@ from compat_tests.groups.group import PARTITIONS, Group
 from compat_tests.groups.member import SERVER, Kind
 from compat_tests.harness import toolchain
 from compat_tests.harness.apache_kafka import CONSOLE_CONSUMER, CONSUMER_GROUPS, DUMP_LOG, run_tool
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import new_topic
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -30,7 +31,7 @@ def jars() -> None:
 
 def consumer_groups(group: Group, *arguments: str) -> list[list[str]]:
     """The rows of what kafka-consumer-groups prints, in words; without what is empty."""
-    said = run_tool(CONSUMER_GROUPS, "--bootstrap-server", group.broker.bootstrap, *arguments)
+    said = tool_output(CONSUMER_GROUPS, "--bootstrap-server", group.broker.bootstrap, *arguments)
     return [line.split() for line in said.splitlines() if line.strip()]
 
 
@@ -135,7 +136,7 @@ def latest(group: Group, found: Found) -> Found:
 def dump(group: Group) -> list[str]:
     """The lines of kafka-dump-log about the records in the files."""
     files = sorted(str(log) for log in group.broker.data.glob(f"{OFFSETS_TOPIC}-*/*.log"))
-    said = run_tool(DUMP_LOG, "--offsets-decoder", "--files", ",".join(files))
+    said = tool_output(DUMP_LOG, "--offsets-decoder", "--files", ",".join(files))
     return [line for line in said.splitlines() if line.startswith("|")]
 
 

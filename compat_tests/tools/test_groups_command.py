@@ -17,8 +17,9 @@ from compat_tests.groups.committed import committed_offsets
 from compat_tests.groups.group import PARTITIONS, Group
 from compat_tests.groups.member import SERVER, Kind
 from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import CONSUMER_GROUPS, run_tool
+from compat_tests.harness.apache_kafka import CONSUMER_GROUPS
 from compat_tests.harness.broker import Broker, installed_command
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.harness.writing import commit
@@ -81,7 +82,7 @@ def test_lag_is_that_of_kafkas_own_tool(group: Group) -> None:
     group.share()
     group.commit()
     group.share()
-    printed = run_tool(
+    printed = tool_output(
         CONSUMER_GROUPS, "--bootstrap-server", group.broker.bootstrap, "--describe", "--group", group.name
     )
     theirs = sorted(line.split()[1:6] for line in printed.splitlines() if line.startswith(group.name))

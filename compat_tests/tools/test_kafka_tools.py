@@ -48,9 +48,9 @@ def own_broker(in_front: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def tools(own_broker: Broker, in_front: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
+def tools(own_broker: Broker, in_front: Proxy) -> Iterator[Tools]:
     assert in_front.target == own_broker.bootstrap
-    with Tools(in_front, tmp_path_factory.mktemp("jvm")) as tools:
+    with Tools(in_front) as tools:
         yield tools
 
 

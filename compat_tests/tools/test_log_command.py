@@ -19,9 +19,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import DUMP_LOG, QUICK_START, ApacheKafka, java, run_tool
+from compat_tests.harness.apache_kafka import DUMP_LOG, QUICK_START, ApacheKafka, java
 from compat_tests.harness.broker import TARGET, Broker, installed_command, new_broker
 from compat_tests.harness.stored import compacted_to
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import create_topics, set_config
 from compat_tests.harness.waiting import until
 
@@ -296,7 +297,7 @@ def test_committed_offsets_are_decoded_as_by_kafkas_tool(filled: Filled) -> None
     }
     assert committed == {topic: read[-1].offset + 1 for topic, read in filled.read.items()}
     (log,) = (path for path in directory.glob("*.log") if path.stat().st_size)
-    said = run_tool(DUMP_LOG, "--offsets-decoder", "--files", str(log))
+    said = tool_output(DUMP_LOG, "--offsets-decoder", "--files", str(log))
     values = [line.partition(" payload: ")[2] for line in said.splitlines() if line.startswith("|")]
     decoded = [None if value == "<DELETE>" else json.loads(value)["data"] for value in values]
     assert [value and value.get("offset") for value in decoded] == [

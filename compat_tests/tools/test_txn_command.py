@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import DUMP_LOG, run_tool
+from compat_tests.harness.apache_kafka import DUMP_LOG
 from compat_tests.harness.broker import Broker, installed_command, running
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.tools.hanging import PRODUCER_EPOCH, VERIFICATION_OFF, leave_hanging
@@ -166,7 +167,7 @@ def test_kafkas_decoder_reads_the_states(own_broker: Broker) -> None:
     begin(own_broker, name, topic).abort_transaction(LIMIT_S)
     until(lambda: command(own_broker, "describe", name).rows[0]["state"] == "CompleteAbort", "the markers", LIMIT_S)
     files = sorted(str(log) for log in own_broker.data.glob("__transaction_state-*/*.log"))
-    said = run_tool(DUMP_LOG, "--transaction-log-decoder", "--files", ",".join(files))
+    said = tool_output(DUMP_LOG, "--transaction-log-decoder", "--files", ",".join(files))
     lines = [line for line in said.splitlines() if line.startswith("|") and name in line]
     found = [re.search(r" key: (\{.*\}) payload: (\{.*\})$", line) for line in lines]
     values = [json.loads(one[2])["data"] for one in found if one]
@@ -206,6 +207,6 @@ def test_kafkas_decoder_reads_the_offsets_of_transactions(own_broker: Broker) ->
 def offset_batches(broker: Broker, producer_id: int) -> list[str]:
     """What kafka-dump-log prints of each batch of a producer in `__consumer_offsets`, with the records."""
     files = sorted(str(log) for log in broker.data.glob("__consumer_offsets-*/*.log"))
-    said = run_tool(DUMP_LOG, "--offsets-decoder", "--files", ",".join(files))
+    said = tool_output(DUMP_LOG, "--offsets-decoder", "--files", ",".join(files))
     batches = re.split(r"^(?=baseOffset: )", said, flags=re.MULTILINE)
     return [batch for batch in batches if f" producerId: {producer_id} " in batch]

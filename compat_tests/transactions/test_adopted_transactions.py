@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.harness.apache_kafka import QUICK_START, ApacheKafka, missing, run_tool
+from compat_tests.harness.apache_kafka import QUICK_START, ApacheKafka, missing
 from compat_tests.harness.broker import TARGET, Broker, HeadgateBroker, installed_command
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
 from compat_tests.tools.kafka_tools import TRANSACTIONS
@@ -65,7 +66,7 @@ def prepare(bootstrap: str, producer: Producer, topic: str) -> None:
     (row,) = headgate_txn(bootstrap, "describe", "prepared")
     identity = ("--producer-id", str(row["producer_id"]), "--producer-epoch", str(row["producer_epoch"]))
     place = ("--topic", topic, "--partition", "0", "--coordinator-epoch", "1")
-    run_tool(TRANSACTIONS, "--bootstrap-server", bootstrap, "abort", *place, *identity)
+    tool_output(TRANSACTIONS, "--bootstrap-server", bootstrap, "abort", *place, *identity)
     producer.commit_transaction(LIMIT_S)
     (row,) = headgate_txn(bootstrap, "describe", "prepared")
     assert (row["state"], row["partitions"]) == ("PrepareCommit", {topic: [0]})

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from compat_tests.harness.apache_kafka import CONSUMER_GROUPS, run_tool
+from compat_tests.harness.apache_kafka import CONSUMER_GROUPS
 from compat_tests.harness.broker import TARGET, HeadgateBroker, installed_command
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.zookeeper import ZooKeeper
 
@@ -50,7 +51,7 @@ def groups(broker: HeadgateBroker, *arguments: str) -> list[dict[str, Any]]:
 
 def test_kafka_lists_and_describes_them(broker: HeadgateBroker) -> None:
     def tool(*arguments: str) -> list[list[str]]:
-        shown = run_tool(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap, *arguments)
+        shown = tool_output(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap, *arguments)
         return [line.split() for line in shown.splitlines() if line.strip()]
 
     assert tool("--list", "--state")[1:] == [["idle", "Empty"], ["old", "Stable"]]

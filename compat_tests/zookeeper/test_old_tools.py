@@ -10,9 +10,8 @@ from typing import Final
 
 import pytest
 
-from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import run_tool
 from compat_tests.harness.broker import TARGET
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.waiting import until
 from compat_tests.zookeeper.old_consumer import OldConsumer
 from compat_tests.zookeeper.old_world import World, configs_of, leaders, old_world
@@ -36,8 +35,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def tool(world: World, version: str, main_class: str, *arguments: str) -> list[str]:
     """The lines that a tool prints, with one blank where it has several and none around colons."""
-    toolchain.jars(JAR_SETS[version])
-    said = run_tool(main_class, "--zookeeper", world.connect, *arguments, jar_set=JAR_SETS[version])
+    said = tool_output(main_class, "--zookeeper", world.connect, *arguments, jar_set=JAR_SETS[version])
     return [re.sub(r":\s+", ":", " ".join(line.split())) for line in said.splitlines() if line.strip()]
 
 
@@ -127,11 +125,13 @@ def test_offsets_are_checked_exported_and_imported(world: World, tmp_path: Path)
     assert second == [group, topic, "1", "34", "34", "0", "none"]
 
     exported = tmp_path / "offsets.txt"
-    run_tool(EXPORT, "--zkconnect", world.connect, "--group", group, "--output-file", str(exported), jar_set="broker08")
+    tool_output(
+        EXPORT, "--zkconnect", world.connect, "--group", group, "--output-file", str(exported), jar_set="broker08"
+    )
     lines = sorted(exported.read_text().split())
     assert lines == [f"/consumers/{group}/offsets/{topic}/{one}:{offset}" for one, offset in ((0, 20), (1, 34))]
     exported.write_text(exported.read_text().replace(":34", ":31"))
-    run_tool(IMPORT, "--zkconnect", world.connect, "--input-file", str(exported), jar_set="broker08")
+    tool_output(IMPORT, "--zkconnect", world.connect, "--input-file", str(exported), jar_set="broker08")
     assert [row[3:6] for row in checked(world, group, topic)] == [["20", "20", "0"], ["31", "34", "3"]]
     with OldConsumer("0.8.2.2", world.connect, group, topic) as again:
         until(lambda: len(again.records) == 3, f"three messages: {again.errors}")
@@ -140,5 +140,5 @@ def test_offsets_are_checked_exported_and_imported(world: World, tmp_path: Path)
 
 def checked(world: World, group: str, topic: str) -> list[list[str]]:
     """The rows of ConsumerOffsetChecker: group, topic, partition, offset, end, lag, owner."""
-    said = run_tool(CHECKER, "--zookeeper", world.connect, "--group", group, "--topic", topic, jar_set="broker08")
+    said = tool_output(CHECKER, "--zookeeper", world.connect, "--group", group, "--topic", topic, jar_set="broker08")
     return [line.split() for line in said.splitlines() if line.startswith(group)]

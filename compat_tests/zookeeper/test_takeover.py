@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from compat_tests.harness.apache_kafka import KafkaOnZooKeeper, run_tool
+from compat_tests.harness.apache_kafka import KafkaOnZooKeeper
 from compat_tests.harness.broker import HeadgateBroker
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
 from compat_tests.harness.writing import send
@@ -89,7 +90,7 @@ def test_there_and_back(jar_set: str, tmp_path: Path, figure: Callable[[str], No
             create_topics(broker.bootstrap, {"made-by-headgate": {}}, 2)
             if jar_set == "broker28":
                 options = ("--zookeeper", kafka.connect, "--describe", "--topic", "t")
-                described = run_tool("kafka.admin.TopicCommand", *options, jar_set=jar_set)
+                described = tool_output("kafka.admin.TopicCommand", *options, jar_set=jar_set)
                 assert described.count(f"Leader: {NODE_ID}") == PARTITIONS
                 assert "retention.ms=123456789" in described
             broker.stop()

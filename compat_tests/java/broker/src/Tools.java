@@ -17,6 +17,9 @@ import org.apache.kafka.common.utils.Exit;
  *
  * <p>A line of standard input is a command: the tool's main class and its arguments, separated by tabs. It is answered by
  * one line: the exit status, then what the tool wrote to its two outputs, both in base64.
+ *
+ * <p>The program is compiled with the jars of Kafka 4.1, and runs with those of any Kafka. A tool of a Kafka without
+ * `Exit` may end the JVM: the answer then has no status, the process has it.
  */
 public final class Tools {
     /** Scala keeps the stream that it finds first: so there is one for all commands. */
@@ -42,6 +45,15 @@ public final class Tools {
 
     private static volatile CompletableFuture<Integer> status;
 
+    /** Apart, because an old Kafka has no such class. */
+    private static final class Exits {
+        private Exits() {}
+
+        static void intercept() {
+            Exit.setExitProcedure((code, message) -> end(code));
+        }
+    }
+
     private Tools() {}
 
     public static void main(String[] arguments) throws IOException {
@@ -50,7 +62,16 @@ public final class Tools {
         Taken errors = new Taken();
         System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((code, message) -> end(code));
+        try {
+            Class.forName("org.apache.kafka.common.utils.Exit");
+            Exits.intercept();
+        } catch (ClassNotFoundException old) {
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+                if (status != null && !status.isDone()) {
+                    answers.println("\t" + output.all() + "\t" + errors.all());
+                }
+            }));
+        }
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String[] words = line.split("\t", -1);
