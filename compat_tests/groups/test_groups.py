@@ -35,32 +35,27 @@ def session_s(kind: Kind, session_ms: int) -> float:
     return (SERVER_SESSION_MS if kind.assignor == SERVER else session_ms) / 1000
 
 
-def test_members_join_and_leave(group: Group, kind: Kind) -> None:
-    """Two, then three, then two again; the others have the partitions of one that left before its session is over."""
+def test_members_join_leave_and_crash_and_go_on_after_a_restart(group: Group, kind: Kind) -> None:
+    """The others have the partitions of one that left before its session is over, and those of a dead one after it.
+
+    What was committed is where the others begin, and where everybody begins after the broker was restarted.
+    """
     group.session_ms = LONG_SESSION_MS
     group.join(kind)
-    second = group.join(kind)
+    leaving = group.join(kind)
     group.settle()
     assert group.type() == kind.group_type
     group.share()
     group.commit()
 
-    group.join(kind)
-    group.settle()
-    group.share()
-    group.commit()
-
-    group.leave(second)
-    group.settle(session_s(kind, LONG_SESSION_MS))
-    group.share()
-    group.commit()
-
-
-def test_others_take_over_from_a_crashed_member_also_after_a_restart(group: Group, kind: Kind) -> None:
-    """What was committed is where the others begin, and where everybody begins after the broker was restarted."""
-    group.join(kind)
+    group.session_ms = SESSION_MS
     doomed = group.join(kind)
     group.settle()
+    group.share()
+    group.commit()
+
+    group.leave(leaving)
+    group.settle(session_s(kind, LONG_SESSION_MS))
     group.share()
     group.commit()
 

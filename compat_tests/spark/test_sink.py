@@ -1,6 +1,6 @@
 """The exactly-once sink of `headgate spark`, killed before and after its steps: each row is committed once.
 
-Three kills in `make test`, all of them in `make soak`. Also with HEADGATE_COMPAT_TARGET=kafka.
+Two kills in `make test`, all of them in `make soak`. Also with HEADGATE_COMPAT_TARGET=kafka.
 """
 
 from __future__ import annotations
@@ -175,7 +175,9 @@ class CopyQuery:
         return sorted(int(value) for rows in values(self.broker, self.output).values() for value in rows)
 
 
-@pytest.mark.parametrize("uses_format", [False, True], ids=["Sink", "format"])
+@pytest.mark.parametrize(
+    "uses_format", [pytest.param(False, id="Sink", marks=pytest.mark.soak), pytest.param(True, id="format")]
+)
 def test_a_checkpoint_that_is_behind_loses_and_doubles_nothing(
     spark: Any, broker: Broker, tmp_path: Path, uses_format: bool
 ) -> None:

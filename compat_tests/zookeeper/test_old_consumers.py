@@ -49,7 +49,11 @@ STEPS: Final = (
 # A group that nothing comes to while both are written
 IDLE_STEPS: Final = tuple(step if not step.dual else step._replace(busy=()) for step in STEPS)
 OVER_AND_BACK: Final = [
-    *(pytest.param(STEPS, version, id=f"busy-{version}") for version in VERSIONS if version != "0.8.1.1"),
+    *(
+        pytest.param(STEPS, version, id=f"busy-{version}", marks=[pytest.mark.soak] if version == "0.9.0.1" else [])
+        for version in VERSIONS
+        if version != "0.8.1.1"
+    ),
     *(pytest.param(IDLE_STEPS, *one.values, id=f"idle-{one.values[0]}", marks=one.marks) for one in WITH_BOTH_STORES),
 ]
 
