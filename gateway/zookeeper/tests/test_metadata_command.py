@@ -17,6 +17,7 @@ from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata_command import TransferParts, to_embedded, to_zookeeper
+from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
@@ -167,7 +168,6 @@ def test_an_old_mark_of_both_stores_is_deleted_on_the_way_to_zookeeper(carrier: 
 
 
 def test_somebody_else_who_writes_is_noticed(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
-    multi = metadata_command.multi
 
     def beside(session: object, operations: object) -> object:
         if "/kafka/brokers/topics/a" not in carrier.keeper.tree.nodes and "/kafka/brokers/topics" in carrier.written():
