@@ -15,8 +15,7 @@ from headgate.protocol.records import Buffer
 from headgate.protocol.records.varint import read_varint
 
 _ONE_BYTE = 0x80
-CHAINS_IN_STEP: Final = 48
-"""So many chains are followed in step; fewer one after another."""
+CHAINS_IN_STEP: Final = 48  # fewer are followed one after another
 _LONGEST_MEAN = 2048  # lengths from 8 KiB on have three bytes, which only the loop reads
 
 

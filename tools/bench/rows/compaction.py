@@ -88,7 +88,7 @@ class Compaction:
         _alter(broker, _BROKER_RESOURCE, "", {"log.cleaner.backoff.ms": str(_SOON_MS)})
         never = {
             "cleanup.policy": "compact",
-            "segment.bytes": str(self.segment_bytes),
+            "segment.bytes": f"{self.segment_bytes}",
             "min.cleanable.dirty.ratio": "1",
         }
         broker.client.create_topic(_TOPIC, 1, never)
