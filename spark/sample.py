@@ -29,7 +29,6 @@ PARTITIONS: Final = 4
 SCHEMA: Final = "`order` BIGINT, customer STRING, item STRING, amount DOUBLE, state STRING"
 _COLUMNS: Final = ("order", "customer", "item", "amount", "state")
 _SHOWN: Final = 10
-_AT_ONCE: Final = 10_000
 _CUSTOMERS: Final = 500
 _ITEMS: Final = ("tea", "coffee", "bread", "rice", "salt")
 _STATES: Final = ("new", "paid", "sent", "returned")
@@ -55,12 +54,12 @@ def orders(count: int, seed: int, now_ms: int) -> Iterator[tuple[int, Record]]:
         yield customer % PARTITIONS, Record(-1, at_ms, key, json.dumps(order).encode())
 
 
-def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]]) -> list[str]:
+def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]], at_once: int = 10_000) -> list[str]:
     """Append the records, many at once; sentences about what failed."""
     by_partition = defaultdict[int, list[Record]](list)
     for number, (partition, record) in enumerate(records, 1):
         by_partition[partition].append(record)
-        if number % _AT_ONCE == 0:
+        if number % at_once == 0:
             failures = _send(cluster, topic, by_partition)
             if failures:
                 return failures

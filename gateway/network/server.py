@@ -119,7 +119,7 @@ class Server:
 
     def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
         """Make the driver of an engine's connection; None if the limits refuse it."""
-        connection = self._connect(_client(name, sock))
+        connection = self._connect(client_of(name, sock))
         if connection is None:
             return None
         self._tune(sock)
@@ -129,8 +129,8 @@ class Server:
 
     async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
         """Serve one connection of a stream listener to its end."""
-        sock = _socket_of(stream)
-        connection = self._connect(_client(name, sock))
+        sock = socket_of(stream)
+        connection = self._connect(client_of(name, sock))
         if connection is None:
             await trio.aclose_forcefully(stream)
             return
@@ -200,12 +200,12 @@ class Server:
             self._log.report_suppressed()
             now_ms = self._clock.monotonic_ms()
             for driver in list(self.drivers):
-                reason = self._overdue(driver, now_ms)
+                reason = self.overdue(driver, now_ms)
                 if reason is not None:
                     driver.connection.close(reason)
                     driver.abort()
 
-    def _overdue(self, driver: Driver, now_ms: float) -> str | None:
+    def overdue(self, driver: Driver, now_ms: float) -> str | None:
         """The reason to close a connection, or None. Only the client's delays count, not time that the broker takes."""
         connection = driver.connection
         since_ms = connection.incomplete_since_ms
@@ -228,14 +228,15 @@ class Server:
         self.stopped.set()
 
 
-def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
+def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
     """The socket below a stream, through all TLS layers; None for a stream in memory."""
     while isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     return stream.socket if isinstance(stream, trio.SocketStream) else None
 
 
-def _client(listener: str, sock: Socket | None) -> Client:
+def client_of(listener: str, sock: Socket | None) -> Client:
+    """The client at the other end of a socket; None for a stream in memory."""
     if sock is None:
         return Client("memory", 0, "memory", 0, listener)
     try:

@@ -73,7 +73,7 @@ class HandlerBroker:
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
         if self.clusters is not None:
             self.cluster = self.clusters.setdefault(directory, Cluster())
-        self._start()
+        self.start()
 
     def disk(self) -> Files:
         """Where it keeps its files; a subclass may have another one."""
@@ -91,13 +91,13 @@ class HandlerBroker:
             self.random,
             self.time.make_scheduler,
             metadata=self._embedded,
-            open_logs=_open_all,
+            open_logs=open_all_logs,
         )
         if self.cluster is not None:  # which knows the topics of logs without a metadata log beside them
             seams = replace(seams, metadata=partial(SharedSource, self.cluster), check_directories=lambda *_: None)
         return seams
 
-    def _start(self) -> None:
+    def start(self) -> None:
         self.parts = BrokerParts(self.config, self.seams())
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
         self.services.groups.start()
@@ -133,7 +133,7 @@ class HandlerBroker:
     def restart(self) -> None:
         """Stop, and start again on the same directory."""
         self.log_manager.close()
-        self._start()
+        self.start()
         self.time.advance()  # groups are loaded
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ def handler_of(request: Message, version: int) -> Handler:
     return served.handler
 
 
-def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
+def open_all_logs(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
     for directory in log_manager:
         open_all(directory, now_ms)
 

@@ -55,9 +55,16 @@ class WireClient:
         await self.stream.send_all(self._peer.request(request, version))
 
     async def receive(self) -> Any:
+        first, *rest = await self.receive_some()
+        self._responses = rest
+        return first
+
+    async def receive_some(self) -> list[Any]:
+        """The responses that come next, one or several."""
         while not self._responses:
             self._responses += [response for _, response in self._peer.receive(await self._some())]
-        return self._responses.pop(0)
+        responses, self._responses = self._responses, []
+        return responses
 
     async def ask(self, request: Message, version: int) -> Any:
         await self.send(request, version)

@@ -97,6 +97,13 @@ class ScriptedPartition:
     def __repr__(self) -> str:
         return "ScriptedPartition()"
 
+    def restart(self, tasks: Tasks) -> None:
+        """Another process has the log, as far as it was written."""
+        self._tasks, self._commits = tasks, CommitQueue()
+        self.writes.clear()
+        self.log.staged, self.fails, self.is_slow, self.tears = None, None, False, False
+        self.high_watermark = self.log.end_offset
+
     @property
     def fsync_before_commit(self) -> bool:
         return self.holds  # whatever it waits for, the write alone does not move the high watermark

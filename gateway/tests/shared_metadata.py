@@ -71,6 +71,8 @@ class SharedMetadata(MetadataStore):
         self._cluster = cluster
         cluster.image, cluster.broker = image, self
         self.is_held = False
+        self.refuses: KafkaError | None = None
+        """The error of all further changes, which the store refuses at once."""
         self._submitted: deque[tuple[Change, set[tuple[object, ...]]]] = deque()
         self._overtaken: set[Change] = set()
 
@@ -79,6 +81,8 @@ class SharedMetadata(MetadataStore):
         return self._cluster.version
 
     def _write(self, change: Change) -> None:
+        if self.refuses is not None:
+            raise self.refuses
         images = (self.written_image, *(pending.image for pending in self._pending))
         self._submitted.append((change, _touched(change.records, *images)))
         if not self.is_held:

@@ -15,7 +15,7 @@ from headgate.protocol.records import Buffer
 from headgate.protocol.records.varint import read_varint
 
 _ONE_BYTE = 0x80
-_CHAINS_IN_STEP: Final = 48  # fewer are followed one after another
+CHAINS_IN_STEP: Final = 48  # fewer are followed one after another
 _LONGEST_MEAN = 2048  # lengths from 8 KiB on have three bytes, which only the loop reads
 
 
@@ -51,7 +51,7 @@ def record_bounds(data: Buffer, begins: Any, counts: Any) -> Any:
     firsts = np.zeros(len(begins), np.int64)
     np.cumsum(counts, out=firsts[1:])
     total = int(firsts[-1])
-    if len(counts) < _CHAINS_IN_STEP or begins[-1] - begins[0] > _LONGEST_MEAN * total:
+    if len(counts) < CHAINS_IN_STEP or begins[-1] - begins[0] > _LONGEST_MEAN * total:
         starts, position = follow_chain(data, int(begins[0]), total)
         bounds = np.fromiter((*starts, position), np.int64, total + 1)
         wrong = np.flatnonzero(bounds[firsts] != begins)
@@ -81,7 +81,7 @@ def _follow_in_step(data: Buffer, bounds: Any, begins: Any, counts: Any, firsts:
     for count in active.tolist():
         if count != len(at):
             at, to, steps = at[:count], to[:count], steps[:count]
-            if count < _CHAINS_IN_STEP:
+            if count < CHAINS_IN_STEP:
                 break
         bounds[to] = at
         _STEP_TABLE.take(pairs[at], out=steps, mode="clip")

@@ -14,7 +14,6 @@ from pyarrow import parquet
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.records import batch
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark import sample
 from headgate.spark.sample import PARTITIONS, main, orders, produce
 
 NOW_MS = 1_700_000_000_000
@@ -58,21 +57,19 @@ def test_the_same_seed_makes_the_same_orders() -> None:
     assert set(json.loads(made[0][1].value or b"")) == {"order", "customer", "item", "amount", "state"}
 
 
-def test_all_orders_are_sent_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "_AT_ONCE", 100)
+def test_all_orders_are_sent_in_order() -> None:
     cluster: Any = FakeCluster()
     made = list(orders(250, 1, NOW_MS))
-    assert produce(cluster, "orders", made) == []
+    assert produce(cluster, "orders", made, 100) == []
     for number in range(PARTITIONS):
         sent = [value for partition, value in cluster.values if partition == number]
         assert sent == [record.value for partition, record in made if partition == number]
     assert len(cluster.values) == 250
 
 
-def test_a_refused_batch_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "_AT_ONCE", 100)
+def test_a_refused_batch_ends_it() -> None:
     cluster: Any = FakeCluster(error_code=29)
-    failures = produce(cluster, "orders", orders(250, 1, NOW_MS))
+    failures = produce(cluster, "orders", orders(250, 1, NOW_MS), 100)
     assert len(failures) == PARTITIONS
     assert "TOPIC_AUTHORIZATION_FAILED" in failures[0]
     assert len(cluster.values) == 100

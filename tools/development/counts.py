@@ -1,4 +1,4 @@
-"""Counts of the product that may only fall: type names with several homes, untyped results, flags, a private language.
+"""Counts that may only fall: type names with several homes, untyped results, flags, a private language, private looks.
 
 `LIMITS` has the limit of each count. The tidy check fails for a count above its limit, and asks to lower the limit of a
 smaller count. This prints the counts with the places that they include, of all whose names have the argument in them:
@@ -12,7 +12,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +26,22 @@ LIMITS: Final[dict[str, int]] = {
     "private language in gateway/runtime": 4,
     "private language in gateway/zookeeper": 12,
     "private language in storage/log": 3,
+    "private looks of tests": 39,
     "type names with several homes": 25,
 }
 """A count that is missing here must be 0."""
 
 _PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
+_TEST: Final = re.compile(rf"(?:{'|'.join(_PACKAGES)})/(?:.*/)?tests/.*\.py")
+_PRIVATE_NAME: Final = re.compile(
+    r"^[ ]{,4}(?:async )?(?:def |class )?(_[A-Za-z]\w*)|self\.(_[A-Za-z]\w*)", re.MULTILINE
+)
+_PRIVATE_LOOK: Final = re.compile(
+    r"(?<!\bself)(?<!\bcls)(?<!super\(\))\.(_[A-Za-z]\w*)"
+    r"|(?:setattr|object)\(\s*[^\"\n]*\s*\"(?:[\w.]*\.)?(_[A-Za-z]\w*)\""
+    r"|^from headgate\.\S+ import (?:\([^)]*\W|.*\W)?(_[A-Za-z]\w*)",
+    re.MULTILINE,
+)
 _PRODUCT: Final = re.compile(rf"(?!.*/tests/|(?:tools|spark)/bench/)(?:{'|'.join(_PACKAGES)})/.*\.py")
 # Kafka's definitions give the same name to parts of many messages
 _NAMED_BY_KAFKA: Final = "protocol/messages/"
@@ -47,8 +58,12 @@ Places = dict[str, list[str]]
 
 
 def count(sources: Mapping[str, str]) -> Places:
-    """All counts of the product. `sources`: path -> text."""
+    """All counts. `sources`: path -> text."""
     places, homes = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    tests = {path: source for path, source in sources.items() if _TEST.fullmatch(path)}
+    private = private_names(sources[path] for path in sources.keys() - tests if path.startswith(_PACKAGES))
+    for path, source in tests.items():
+        places["private looks of tests"] += [f"{path}:{look}" for look in private_looks(source, private)]
     for path, source in sources.items():
         if not _PRODUCT.fullmatch(path):
             continue
@@ -95,6 +110,20 @@ def flags(nodes: Iterable[ast.AST]) -> Iterator[str]:
             names = [name for statement in ast.walk(node) for name in _flags_set(statement)]
             if len(names) >= _TOO_MANY_FLAGS:
                 yield f"{node.lineno} {', '.join(names)}"
+
+
+def private_names(product: Iterable[str]) -> set[str]:
+    """The private names of functions, classes, attributes and constants, without those of named tuples."""
+    names = {name for source in product for found in _PRIVATE_NAME.findall(source) for name in found}
+    return names - {"", "_asdict", "_fields", "_replace"}
+
+
+def private_looks(source: str, private: Collection[str]) -> Iterator[str]:
+    """The uses of private names of the product in a test: attributes, imports, and strings in setattr()."""
+    for found in _PRIVATE_LOOK.finditer(source):
+        name = next(filter(None, found.groups()))
+        if name in private:
+            yield f"{source.count(chr(10), 0, found.end()) + 1} {name}"
 
 
 def _flags_set(node: ast.AST) -> Iterator[str]:

@@ -40,9 +40,7 @@ class Data:
         if self.is_clean:
             self.store.close()
         else:
-            self.store._lock.release()
-            for log in self.store.logs.values():
-                log.close_files()
+            self.store.abandon()
         self.store = None
 
     def log(self, topic: str = "t", partition: int = 0) -> Log:

@@ -269,7 +269,7 @@ class ModelCluster:
         if group is None or group.type not in ("classic", "zookeeper"):
             return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0, None, name, "Dead")
         members = [
-            DescribedGroupMember(one.member_id, one.instance_id, one.client_id, "/10.0.0.1", b"", _assignment(one))
+            DescribedGroupMember(one.member_id, one.instance_id, one.client_id, "/10.0.0.1", b"", assignment(one))
             for one in group.members
         ]
         assignor = "zookeeper" if group.type == "zookeeper" else "range" if members else ""
@@ -539,7 +539,7 @@ class ModelCluster:
         return ErrorCode.NONE
 
 
-def _assignment(member: ModelMember) -> bytes:
+def assignment(member: ModelMember) -> bytes:
     rows = [TopicPartition(topic, numbers) for topic, numbers in member.assigned.items()]
     return encode(ConsumerProtocolAssignment(rows), 1)
 

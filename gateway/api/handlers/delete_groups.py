@@ -28,10 +28,11 @@ def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> Outc
 
     stores = context.broker.offset_stores
     gather = context.broker.groups.gather if stores is None else stores.gather
-    return gather(group_ids, _delete, assemble)
+    return gather(group_ids, delete_group, assemble)
 
 
-def _delete(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
+def delete_group(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
+    """The tombstones of a group without members, and of its offsets. Raises KafkaError."""
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")

@@ -9,6 +9,7 @@ import pytest
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, SILENT_WAIT_MS, Delayed, DelayedProduce
 from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.handlers import produce
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
@@ -140,18 +141,18 @@ class Counted:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.appends = self.requests = 0
-        commit, rendered = Append.acknowledge, DelayedProduce._rendered
+        commit, render = Append.acknowledge, produce.render
 
         def commit_counted(append: Append) -> None:
             self.appends += 1
             commit(append)
 
-        def rendered_counted(delayed: DelayedProduce) -> Any:
+        def render_counted(*arguments: Any) -> None:
             self.requests += 1
-            return rendered(delayed)
+            render(*arguments)
 
         patch.setattr(Append, "acknowledge", commit_counted)
-        patch.setattr(DelayedProduce, "_rendered", rendered_counted)
+        patch.setattr(produce, "render", render_counted)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,18 +222,19 @@ def used(loop: Loop) -> int:
     return loop.node.services.parsed_memory.used_bytes
 
 
-def limited(node: HandlerBroker) -> Loop:
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[Loop]:
     """A broker whose budget has room for one large request."""
-    node.services.parsed_memory._limit_bytes = 1
-    return Loop(node)
+    node = HandlerBroker(tmp_path / "limited", queued_max_request_bytes="1")
+    yield Loop(node)
+    node.close()
 
 
 def is_waiting(loop: Loop, asked: Asked) -> bool:
     return not asked.replies and used(loop) > 0
 
 
-def test_a_large_request_waits_for_the_memory_of_another(node: HandlerBroker) -> None:
-    loop = limited(node)
+def test_a_large_request_waits_for_the_memory_of_another(loop: Loop) -> None:
     first, second = (loop.ask(delete_records(LARGE), 1) for _ in range(2))
     assert used(loop) == parsed_bytes(len(frame(delete_records(LARGE), 1)), MAX_ELEMENTS)
     first.finish()
@@ -243,21 +245,19 @@ def test_a_large_request_waits_for_the_memory_of_another(node: HandlerBroker) ->
     assert used(loop) == 0
 
 
-def test_a_request_that_gets_no_memory_ends_with_the_reason(node: HandlerBroker) -> None:
-    loop = limited(node)
-    node.services.parsed_memory.used_bytes = 2  # a request that waits for ever has it
+def test_a_request_that_gets_no_memory_ends_with_the_reason(loop: Loop) -> None:
+    loop.node.services.parsed_memory.used_bytes = 2  # a request that waits for ever has it
     asked = loop.ask(delete_records(LARGE), 1)
-    node.time.clock.elapsed_ms += MEMORY_WAIT_MS
+    loop.node.time.clock.elapsed_ms += MEMORY_WAIT_MS
     loop.turn()
     (closed,) = asked.replies
     assert isinstance(closed, CloseConnection)
     assert "waited 30 s for" in str(closed)
-    node.services.parsed_memory.release(2)
+    loop.node.services.parsed_memory.release(2)
     assert used(loop) == 0
 
 
-def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: HandlerBroker) -> None:
-    loop = limited(node)
+def test_a_read_request_keeps_the_memory_of_its_elements_alone(loop: Loop) -> None:
     asked = loop.ask(list_offsets(LARGE), 7)
     reserved = [used(loop)]
     while not asked.replies:
@@ -268,8 +268,7 @@ def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: HandlerBrok
 
 
 @pytest.mark.parametrize("turns", [0, 1, 100])
-def test_a_client_that_disconnects_gives_its_memory_back(node: HandlerBroker, turns: int) -> None:
-    loop = limited(node)
+def test_a_client_that_disconnects_gives_its_memory_back(loop: Loop, turns: int) -> None:
     first, second = (loop.ask(delete_records(LARGE), 1) for _ in range(2))
     for _ in range(turns):
         loop.turn()
@@ -283,10 +282,9 @@ def test_a_client_that_disconnects_gives_its_memory_back(node: HandlerBroker, tu
     assert not second.replies
 
 
-def test_a_malformed_large_request_gives_its_memory_back(node: HandlerBroker) -> None:
-    loop = limited(node)
+def test_a_malformed_large_request_gives_its_memory_back(loop: Loop) -> None:
     header = struct.pack(">hhih", DeleteRecordsRequest.api_key, 1, 7, -1)
     body = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", LARGE) + bytes(12 * LARGE - 20)
     with pytest.raises(MalformedRequest):
-        loop.dispatcher.dispatch(memoryview(bytearray(header + body)), node.client, lambda _: None)
+        loop.dispatcher.dispatch(memoryview(bytearray(header + body)), loop.node.client, lambda _: None)
     assert used(loop) == 0

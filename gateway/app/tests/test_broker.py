@@ -196,8 +196,9 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
             await client.send(produce_request(batch(b"%d" % number)), 7)
         offsets: list[int] = []
         while len(offsets) < 5:
-            for _, response in client._peer.receive(await client._some()):
-                offsets.append(response.responses[0].partition_responses[0].base_offset)
+            offsets += [
+                response.responses[0].partition_responses[0].base_offset for response in await client.receive_some()
+            ]
         assert offsets == [0, 1, 2, 3, 4]
 
     run_broker(tmp_path, scenario)

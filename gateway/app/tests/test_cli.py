@@ -6,14 +6,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import headgate
-from headgate.gateway.app import cli
+from headgate.gateway.app import cli, composition
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.zookeeper import metadata_command
 from headgate.storage.errors import DirectoryLocked, StorageError
 
 Served = list[BrokerConfig]
@@ -292,21 +294,40 @@ def test_metadata_need_a_zookeeper(capsys: pytest.CaptureFixture[str]) -> None:
     assert "metadata needs zookeeper.connect: set it in the file, or by --override" in capsys.readouterr().err
 
 
+class Connection:
+    """A connection to ZooKeeper that is closed so often."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def serve_transfers(patch: pytest.MonkeyPatch, transfer: Callable[..., list[str]]) -> Connection:
+    """`transfer` gets the direction, and what the function of that direction gets."""
+    connection = Connection()
+    patch.setattr(composition, "connect", lambda *_: connection)
+    patch.setattr(metadata_command, "to_zookeeper", partial(transfer, "to-zookeeper"))
+    patch.setattr(metadata_command, "to_embedded", partial(transfer, "to-embedded"))
+    return connection
+
+
 @pytest.mark.parametrize("direction", ["to-zookeeper", "to-embedded"])
 def test_metadata_are_carried_or_only_looked_at(
     direction: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[str]:
+    def transfer(direction: str, _: BrokerConfig, __: Connection, ___: object, *, execute: bool) -> list[str]:
         asked.append((direction, execute))
         return ["t: 1 partitions"]
 
-    monkeypatch.setattr(cli, "_transfer", transfer)
+    connection = serve_transfers(monkeypatch, transfer)
     overrides = ["--override", "zookeeper.connect=zk", "--override", "listeners=PLAINTEXT://h:9092"]
     assert cli.main(["metadata", direction, *overrides]) == 0
     assert cli.main(["metadata", direction, *overrides, "--execute"]) == 0
     assert asked == [(direction, False), (direction, True)]
+    assert connection.closed == 2
     shown = capsys.readouterr()
     assert shown.out == "t: 1 partitions\n" * 2
     assert shown.err == "headgate: this was a dry run, nothing is changed; --execute does it\n"
@@ -315,10 +336,11 @@ def test_metadata_are_carried_or_only_looked_at(
 def test_metadata_that_cannot_be_carried_say_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[str]:
+    def transfer(*_: object, **__: object) -> list[str]:
         raise StorageError("ZooKeeper has topic t of its own")
 
-    monkeypatch.setattr(cli, "_transfer", transfer)
+    connection = serve_transfers(monkeypatch, transfer)
     overrides = ["--override", "zookeeper.connect=zk", "--override", "listeners=PLAINTEXT://h:9092"]
     assert cli.main(["metadata", "to-zookeeper", *overrides]) == 1
     assert "the metadata were not carried: ZooKeeper has topic t of its own" in capsys.readouterr().err
+    assert connection.closed == 1

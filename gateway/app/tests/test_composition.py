@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from unittest import mock
 from unittest.mock import NonCallableMock
 
 import pytest
@@ -13,6 +14,7 @@ from headgate.gateway.api.throttling import Quota
 from headgate.gateway.app.composition import BrokerParts, Foundation, MetadataSource, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.builders import HandlerBroker, UnsyncedFiles
 from headgate.storage.directory.log_directory import CLEAN_SHUTDOWN
@@ -44,8 +46,11 @@ def test_each_event_has_its_listener(parts: BrokerParts) -> None:
     }
 
 
-def test_coordinators_follow_the_metadata_behind_partitions(parts: BrokerParts) -> None:
-    first, second, third, _, last = (one.__qualname__ for one in parts.metadata._listeners)
+def test_coordinators_follow_the_metadata_behind_partitions(config: BrokerConfig) -> None:
+    listeners: list[str] = []
+    with mock.patch.object(MetadataStore, "on_change", lambda _, listener: listeners.append(listener.__qualname__)):
+        BrokerParts(config, Seams(files=UnsyncedFiles())).close()
+    first, second, third, _, last = listeners
     assert (first, last) == ("ReplicaManager.follow", "EmbeddedSource.follow")
     assert second.endswith(".follow")
     assert third.endswith(".follow")

@@ -102,10 +102,10 @@ def test_an_offline_partition_has_its_coordinator_when_it_is_back(
     def get(*_: object) -> None:
         raise offline
 
-    groups = served.services.groups
+    groups, image = served.services.groups, served.services.metadata.image
     with monkeypatch.context() as patched:
         patched.setattr(served.services.partitions, "get", get)
-        groups._follow(served.services.metadata.image)
+        groups.follow(image, image, {TOPIC})
         assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]  # see handlers/offset_fetch.py
         response: Any = groups.gather(["g"], lambda *_: Decision(), list[Any])
         assert response[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE

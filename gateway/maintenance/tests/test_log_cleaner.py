@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
-from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
+from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS, LogCleaner
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, CompactingNode, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request
@@ -238,17 +239,25 @@ def test_several_at_a_time(tmp_path: Path) -> None:
 
 
 def test_many_logs_are_looked_at_over_several_turns(
-    node: HandlerBroker, compactions: Compactions, monkeypatch: Any
+    node: HandlerBroker,
 ) -> None:
-    partition = dirty(node)
     looked: list[int] = []
-    monkeypatch.setattr(compactions.cleaning, "_partitions", [partition] * (2 * LOGS_PER_TURN + 1))
-    monkeypatch.setattr(compactions.cleaning, "_assess", lambda *_: looked.append(1))
-    compactions.cleaning.look()
+
+    class Looked:
+        topic, index = "t", 0
+
+        @property
+        def log(self) -> Any:
+            looked.append(1)
+            return SimpleNamespace(config=SimpleNamespace(is_compacted=False))
+
+    time, many = node.time, cast("Any", [Looked()] * (2 * LOGS_PER_TURN + 1))
+    cleaning = LogCleaner(many, node.config, time.clock, time.scheduler, node.services.metrics)
+    cleaning.look()
     turns = []
     while len(looked) < 2 * LOGS_PER_TURN + 1:
         turns.append(len(looked))
-        compactions.cleaning.look()  # has no effect: one look is under way
+        cleaning.look()  # has no effect: one look is under way
         node.time.scheduler.run_due()
     assert len(turns) <= 3
     assert turns[0] == LOGS_PER_TURN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 from random import Random
+from typing import Any
 
 from headgate.gateway.app.composition import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
@@ -12,7 +13,7 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS
-from headgate.gateway.metadata.store import Prepare, prepare_nothing
+from headgate.gateway.metadata.store import Change, Prepare, prepare_nothing
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.storage.directory.log_manager import LogManager
@@ -39,12 +40,18 @@ class MetadataNode:
         )
         self._source.begin()
         self.metadata = self._source.build(self._prepare)
+        self._submit, self.metadata.submit = self.metadata.submit, self._note  # type: ignore[method-assign]
+        self.changes: list[Change] = []
         self.generator = self._source.generator
         self.metadata.on_change(self._source.follow)
         self._numbers = itertools.count(self.log.end_offset)
 
     def _prepare(self, old: Image, new: Image, names: Collection[str]) -> Task[None]:
         yield from self.prepare(old, new, names)
+
+    def _note(self, *arguments: Any, **named: Any) -> Change:
+        self.changes.append(self._submit(*arguments, **named))
+        return self.changes[-1]
 
     @property
     def log(self) -> Log:

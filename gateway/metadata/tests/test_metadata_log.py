@@ -48,11 +48,11 @@ def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
     assert log.recovery_point == log.end_offset == 2
 
 
-def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.gateway.metadata.metadata_log._READ_BYTES", 100)
+def test_a_long_log_is_read_in_pieces(log: Log) -> None:
+    long = "f" * 30_000
     metadata_log = MetadataLog(log, FakeScheduler(ManualClock()))
     for level in range(20):
-        metadata_log.append([FeatureLevelRecord(name="f", feature_level=level)] * 3, 0)
+        metadata_log.append([FeatureLevelRecord(name=long, feature_level=level)] * 3, 0)
     assert [record.feature_level for record in replay(log) if isinstance(record, FeatureLevelRecord)] == [
         level for level in range(20) for _ in range(3)
     ]

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
-from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS, _Phase
+from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
 from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, hangs, recorded_state
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import (
@@ -216,8 +216,9 @@ def lived(files: CrashingFiles, churned: int = 6) -> MetadataNode:
 def possible(node: MetadataNode) -> Iterator[tuple[object, ...]]:
     """What may be found after a crash: what was acknowledged, and any number of the changes under way."""
     yield recorded_state(node.image)
-    for change in node.metadata._pending:
-        yield recorded_state(change.image)
+    for change in node.changes:
+        if not change.is_settled:
+            yield recorded_state(change.image)
 
 
 @pytest.mark.slow
@@ -309,13 +310,11 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         node.churn(5)
         node.start()
         first = node.generator.snapshot
-        node.generator._phase = _Phase.STOPPED  # no snapshots for a time
-        node.churn(5)
+        node = MetadataNode(_copy(node))
+        node.churn(5)  # without snapshots before the start
         image = recorded_state(node.image)
         fault = node.files.fail(error, operation, path=DIRECTORY, after=after, times=1)
-        node.generator._phase = _Phase.STARTED
-        node.generator.follow(node.image, node.image, [])
-        node.threads.run_all()
+        node.start()
         assert recorded_state(MetadataNode(_copy(node)).image) == image
         if not fault.met:
             break

@@ -84,7 +84,7 @@ class Bursts:
         self.records: Acknowledged = set()
         self.offsets: set[tuple[str, int, int]] = set()
         self._over_streams = over_streams
-        self._dispatcher = broker.server._dispatcher
+        self._dispatcher = broker.parts.dispatcher
         self._memory = MemoryBudget(100_000_000)
         self._log = LimitedLog(logging.getLogger("headgate.test"), self.services.clock)
         self._listener = FakeListener(self.kernel)

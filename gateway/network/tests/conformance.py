@@ -186,7 +186,7 @@ class Served(ABC):
         dispatcher: Any = self.dispatcher
         limits = Limits(MAX_FRAME_BYTES, BUDGET_BYTES, 1_000, 1_000, max_idle_ms, 0, 0, 1_000)
         server = Server(dispatcher, limits, self.clock, Scheduler(self.clock))
-        return [server._overdue(driver, self.clock.monotonic_ms()) for driver in self.drivers]
+        return [server.overdue(driver, self.clock.monotonic_ms()) for driver in self.drivers]
 
 
 class SimulatedClient(Client):

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from headgate.gateway.config.listeners import Listener
-from headgate.gateway.network import addresses as addresses_module
 from headgate.gateway.network.addresses import Addresses, bind
 
 pytestmark = pytest.mark.sockets
@@ -77,15 +76,15 @@ def test_without_ipv6_its_loopback_is_refused(no_ipv6: None) -> None:
 def test_a_name_of_both_families_needs_no_ipv6(loopback: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel has no IPv6, or the machine has no such address (as with `disable_ipv6=1`)."""
     refused = errno.EAFNOSUPPORT if loopback == "::1" else errno.EADDRNOTAVAIL
-    bind_one = addresses_module._bind
 
-    def bound(family: int, address: Any) -> socket.socket:
-        if family == socket.AF_INET6:
-            raise OSError(refused, "no IPv6")
-        return bind_one(family, address)
+    class WithoutIpv6(socket.socket):
+        def bind(self, address: Any) -> None:
+            if self.family == socket.AF_INET6:
+                raise OSError(refused, "no IPv6")
+            super().bind(address)
 
     found = [(socket.AF_INET6, (loopback, 0, 0, 0)), (socket.AF_INET, ("127.0.0.1", 0))]
-    monkeypatch.setattr(addresses_module, "_bind", bound)
+    monkeypatch.setattr("socket.socket", WithoutIpv6)
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(one, 1, 6, "", address) for one, address in found])
     [only] = bind("localhost", 0)
     only.close()

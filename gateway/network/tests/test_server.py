@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server, _client, _socket_of
+from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server, client_of, socket_of
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.tests.harness import MemoryListener
@@ -208,7 +208,7 @@ def test_a_client_of_tls_has_the_address_of_its_socket() -> None:
             stream = trio.SSLStream(accepted, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), server_side=True)
             over_two = trio.SSLStream(stream, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), server_side=True)
             for one in (accepted, stream, over_two):
-                found = _client("SSL", _socket_of(one))
+                found = client_of("SSL", socket_of(one))
                 assert (found.remote_host, found.remote_port) == client.socket.getsockname()
                 assert (found.local_host, found.local_port) == listener.socket.getsockname()
             await accepted.aclose()
@@ -217,4 +217,4 @@ def test_a_client_of_tls_has_the_address_of_its_socket() -> None:
 
 
 def test_a_stream_in_memory_has_no_address() -> None:
-    assert _client("PLAINTEXT", _socket_of(trio.testing.memory_stream_pair()[0])).remote_host == "memory"
+    assert client_of("PLAINTEXT", socket_of(trio.testing.memory_stream_pair()[0])).remote_host == "memory"

@@ -1,6 +1,8 @@
 """One socket of an engine, on a scripted poller: its interest in events, what it receives, and what it sends."""
 
 import select
+from typing import Any
+from unittest import mock
 
 import pytest
 import trio
@@ -12,6 +14,7 @@ from headgate.gateway.network.epoll import READING
 from headgate.gateway.network.socket_driver import RECEIVE_BYTES, SOCKET_TURN_BYTES
 from headgate.gateway.network.tests.conformance import Piece, SimulatedClient, SimulatedEngine, run
 from headgate.gateway.network.tests.test_connection import framed
+from headgate.gateway.runtime.scheduler import Timer
 
 pytestmark = pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll, eventfd or sendfile on this platform")
 
@@ -52,8 +55,16 @@ def test_a_closed_socket_is_not_polled_while_silent_requests_go_on() -> None:
 def test_a_timer_of_a_half_closed_client_does_not_outlive_it() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.park()
-        await client.send_eof()
-        (timer,) = [entry[2] for entry in served.scheduler._timers]
+        timers: list[Timer] = []
+        call_at = served.scheduler.call_at
+
+        def note(*arguments: Any) -> Timer:
+            timers.append(call_at(*arguments))
+            return timers[-1]
+
+        with mock.patch.object(served.scheduler, "call_at", note):
+            await client.send_eof()
+        (timer,) = timers
         served.dispatcher.parked[0]([b"ready"])
         assert await client.read(5) == b"ready"
         await served.until(lambda: served.gone == 1)

@@ -1,6 +1,7 @@
 """A slow disk: appends by a thread, in order, while everybody else is served."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
-from headgate.storage.log import rolling, snapshots
+from headgate.storage.log import snapshots
 
 SLOW = SLOW_MS + 1
 
@@ -32,12 +33,12 @@ class Disk:
         self.sleeps = True  # a slow write waits for the disk, and not for the processor
         self.waits = 0
         self.inline = self.by_thread = 0
-        self._in_thread = False
+        self.in_thread = False
         write_at, disk = File.write_at, self
 
         def write(file: File, data: bytes, position: int) -> None:
-            disk.inline += not disk._in_thread
-            disk.by_thread += disk._in_thread
+            disk.inline += not disk.in_thread
+            disk.by_thread += disk.in_thread
             node.time.clock.elapsed_ms += disk.takes_ms
             disk.waits += disk.sleeps
             if disk.error is not None:
@@ -45,21 +46,19 @@ class Disk:
             write_at(file, data, position)
 
         monkeypatch.setattr(File, "write_at", write)
-        pace = node.services.partitions.get("t", 0).disk
-        assert pace is not None
-        monkeypatch.setattr(pace, "_waits", lambda: self.waits)
+        monkeypatch.setattr("resource.getrusage", lambda _: SimpleNamespace(ru_nvcsw=self.waits))
         self.threads = node.time.scheduler.hold().waiting
 
     def run_thread(self) -> None:
         work, done = self.threads.pop(0)
-        self._in_thread = True
+        self.in_thread = True
         result: Any
         try:
             result = work()
         except OSError as error:
             result = error
         finally:
-            self._in_thread = False
+            self.in_thread = False
         done(result)
         self.node.time.advance()
 
@@ -398,7 +397,7 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     node.time.advance(1_001)
     replies = [late(node, produced(node, topic="short")) for _ in range(2)]
     with monkeypatch.context() as full:
-        full.setattr(rolling, "_save_snapshot", _full)
+        full.setattr(snapshots, "save", _full)
         disk.run_thread()
     assert replies[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     while disk.threads:
@@ -408,7 +407,7 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     assert replica.disk.waiting_bytes == 0
 
 
-def _full(log: object) -> None:
+def _full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 

@@ -17,11 +17,11 @@ class Runs:
     """Something that a thread does in a directory, named by the first letter."""
 
     def __init__(self, did: list[str], name: str, error: Exception | None = None) -> None:
-        self._did, self._name, self._error = did, name, error
+        self._did, self.name, self._error = did, name, error
         self.directory = name[0]
 
     def run(self) -> None:
-        self._did.append(f"run {self._name}")
+        self._did.append(f"run {self.name}")
         if self._error is not None:
             raise self._error
 
@@ -46,7 +46,7 @@ class Desk:
         return self.works.add(begin, self.end)
 
     def end(self, part: Sequence[Runs]) -> None:
-        self.did.append(f"end {','.join(one._name for one in part)}")
+        self.did.append(f"end {','.join(one.name for one in part)}")
 
 
 def test_without_threads_all_is_done_at_once() -> None:

@@ -18,7 +18,8 @@ from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.runtime.tasks import run
 from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.storage.directory.partition_files import PartitionCreation
+from headgate.storage.disk import layout
+from headgate.storage.files import Files
 
 NOW_MS = 1_700_000_000_000
 NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
@@ -82,7 +83,7 @@ class Full:
     """A disk that takes nothing."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(PartitionCreation, "_make", self.refuse)
+        patch.setattr(layout, "write_topic_id", self.refuse)
 
     def refuse(self, *_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -218,15 +219,15 @@ def test_what_the_disk_refuses_is_offline_and_made_by_a_later_try(
 def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make = PartitionCreation._make
+    write_topic_id = layout.write_topic_id
 
-    def fail_first(making: PartitionCreation, *arguments: Any) -> Any:
-        if making.key == ("t", 0):
+    def fail_first(files: Files, directory: str, topic_id: bytes) -> None:
+        if directory.endswith("/t-0"):
             raise ValueError("a fault of ours")
-        return make(making, *arguments)
+        write_topic_id(files, directory, topic_id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartitionCreation, "_make", fail_first)
+        patch.setattr(layout, "write_topic_id", fail_first)
         desk.metadata.create_topic("t", 2)
         desk.run_all()
     assert [desk.code("t", index) for index in (0, 1)] == [STORAGE, NONE]
@@ -265,9 +266,7 @@ def test_a_fault_in_taking_up_one_stops_no_other_and_is_tried_again(
 def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     with monkeypatch.context() as patch:
         if what == "begin":
-            patch.setattr(
-                desk.partitions._log_manager, "begin_creation", Mock(side_effect=ValueError("a fault of ours"))
-            )
+            patch.setattr(desk.node.log_manager, "begin_creation", Mock(side_effect=ValueError("a fault of ours")))
         desk.metadata.create_topic("t", 2)
         if what == "thread":
             desk.waiting.pop()[1](RuntimeError("can't start new thread"))
@@ -343,16 +342,17 @@ class TwoDisks(Desk):
         is_done = False
         while not is_done:
             self.next_turn()
-            queue = self.partitions._files._directories.get(directory)
-            is_done = queue is None or not queue.work.is_running
-            if not is_done:
-                self.run_one(self._number(directory))
+            number = self._number(directory)
+            is_done = number is None
+            if number is not None:
+                self.run_one(number)
 
-    def _number(self, directory: str) -> int:
+    def _number(self, directory: str) -> int | None:
         works: list[Any] = [work for work, _ in self.waiting]
         parts = [work.args[0].gi_frame.f_locals["runnables"] for work in works]
-        (number,) = [number for number, part in enumerate(parts) if part[0].directory == directory]
-        return number
+        numbers = [number for number, part in enumerate(parts) if part[0].directory == directory]
+        assert len(numbers) <= 1
+        return numbers[0] if numbers else None
 
 
 @pytest.fixture
@@ -370,9 +370,8 @@ def prefer(disks: TwoDisks, directory: str) -> None:
 
 
 def test_other_directories_than_the_hung_one_create_and_serve(disks: TwoDisks) -> None:
-    disks.metadata.create_topic("t", 4)
-    disks.metadata.create_topic("u", 1)
-    first, second = disks.metadata._pending
+    first = disks.metadata.create_topic("t", 4)
+    second = disks.metadata.create_topic("u", 1)
     disks.run_in(disks.b)
     assert disks.names_in(disks.b) == ["t-0", "t-2"]
     assert [disks.code("t", index) for index in range(4)] == [NONE, NOT_LEADER, NONE, NOT_LEADER]
@@ -432,14 +431,14 @@ def test_a_refused_partition_is_not_created_where_the_old_one_leaves(
     disks.metadata.delete_topic("t")
     prefer(disks, disks.b)
     with monkeypatch.context() as patch:
-        make = PartitionCreation._make
+        write_topic_id = layout.write_topic_id
 
-        def full(making: PartitionCreation, place: Any, directory: str) -> Any:
-            if place.directory == disks.b:
+        def full(files: Files, directory: str, topic_id: bytes) -> None:
+            if directory.startswith(disks.b):
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return make(making, place, directory)
+            write_topic_id(files, directory, topic_id)
 
-        patch.setattr(PartitionCreation, "_make", full)
+        patch.setattr(layout, "write_topic_id", full)
         disks.metadata.create_topic("t", 1)
         disks.run_in(disks.b)
         assert disks.code() == STORAGE
@@ -504,4 +503,4 @@ def test_groups_are_there_when_their_topic_is(desk: Desk) -> None:
     assert groups.leader_of("g") == desk.node.config.node_id
     desk.node.time.advance()
     assert len(list(groups.shards())) == 4
-    assert len([key for key in groups._coordinators if desk.code(CONSUMER_OFFSETS, key) == NONE]) == 4
+    assert [desk.code(CONSUMER_OFFSETS, index) for index in range(4)] == [NONE] * 4

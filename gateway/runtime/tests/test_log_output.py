@@ -131,4 +131,5 @@ def test_the_same_error_is_told_twice_a_minute() -> None:
     assert told(repeated, 160.0, "it") == "it failed"
     for number in range(10):
         told(repeated, 161.0, number)
-    assert len(repeated._same) <= 3
+    assert [told(repeated, 162.0, number) for number in (9, 8, 7)] == [None] * 3, "three are remembered"
+    assert told(repeated, 162.0, 6) == "6 failed"

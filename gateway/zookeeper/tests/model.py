@@ -223,7 +223,7 @@ class ModelSession:
         self._keeper = keeper
         self._on_event = on_event
         self._chroot = chroot
-        self._unanswered = dict[_Request, None]()
+        self.unanswered = dict[_Request, None]()
         self._closed: Callable[[bool], None] | None = None
 
     def start(self) -> None:
@@ -333,7 +333,7 @@ class ModelSession:
             self._keeper.put(self.refusals, partial(resume, KeeperError.NOT_CONNECTED))
         else:
             request = _Request(work, resume)
-            self._unanswered[request] = None
+            self.unanswered[request] = None
             self._keeper.put(self.requests, partial(self._serve, request))
 
     def _full(self, path: str) -> str:
@@ -369,7 +369,7 @@ class ModelSession:
             self._keeper.put(self.answers, partial(self._answered, request, result))
 
     def _answered(self, request: _Request, result: Any) -> None:
-        self._unanswered.pop(request, None)
+        self.unanswered.pop(request, None)
         request.answer(result)
 
     def connected(self, session_id: int) -> None:
@@ -385,7 +385,7 @@ class ModelSession:
         self.requests.clear()
         self.answers.clear()
         self.events.clear()
-        unanswered, self._unanswered = self._unanswered, {}
+        unanswered, self.unanswered = self.unanswered, {}
         for request in unanswered:
             request.answer(KeeperError.CONNECTION_LOSS)
         if self._closed is not None:
@@ -420,7 +420,7 @@ class ZooKeeperModel:
         self.is_running = True
         self.is_frozen = False
         self.unresolved: tuple[str, ...] = ()
-        self._random = random
+        self.random = random
         self.on_way = on_way
         self._now_ms = now_ms
         self._last_id = 0
@@ -444,7 +444,7 @@ class ZooKeeperModel:
         ready = [queue for queue in self._queues() if queue]
         if not ready:
             return False
-        queue = min(ready, key=_oldest) if self._random is None else self._random.choice(ready)
+        queue = min(ready, key=_oldest) if self.random is None else self.random.choice(ready)
         _, arrive = queue.popleft()
         arrive()
         return True

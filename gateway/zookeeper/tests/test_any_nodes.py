@@ -143,7 +143,7 @@ class Anybody:
             self.lines.clear()
             for path in self.writes:
                 self.writes[path] = 1
-            broker._start()
+            broker.start()
         broker.settle()
         self.check()
 

@@ -231,19 +231,21 @@ def test_a_close_without_a_connection_waits_for_nothing(faked: Faked) -> None:
     assert closed == [False]
 
 
+@pytest.mark.usefixtures("faked")
 def test_the_loop_takes_a_number_of_answers_and_serves_others() -> None:
+    many = Faked(MOST_A_TURN + 1)
+    many.client.start()
+    many.connect()
+    many.ask(MOST_A_TURN + 1)
     turns: list[Callable[[], None]] = []
-    time = ManualTime()
-    time.scheduler.call_from_thread = turns.append  # type: ignore[assignment, method-assign]
-    client = ZooKeeperClient("zk:1", 1000, time.scheduler, lambda _: None)
-    seen: list[int] = []
-    for number in range(MOST_A_TURN + 1):
-        client._arrive(partial(seen.append, number))
+    many.time.scheduler.call_from_thread = turns.append  # type: ignore[assignment, method-assign]
+    for _, _, answer in many.kazoo.asked:
+        answer.set(READ)
     assert len(turns) == 1  # the loop is woken once
     turns.pop()()
-    assert seen == list(range(MOST_A_TURN))
+    assert [number for number, _ in many.results] == list(range(MOST_A_TURN))
     turns.pop()()
-    assert seen == list(range(MOST_A_TURN + 1))
+    assert [number for number, _ in many.results] == list(range(MOST_A_TURN + 1))
     assert turns == []
 
 

@@ -17,6 +17,7 @@ from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata_command import TransferParts, to_embedded, to_zookeeper
+from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
@@ -167,14 +168,13 @@ def test_an_old_mark_of_both_stores_is_deleted_on_the_way_to_zookeeper(carrier: 
 
 
 def test_somebody_else_who_writes_is_noticed(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = metadata_command._commit
 
     def beside(session: object, operations: object) -> object:
         if "/kafka/brokers/topics/a" not in carrier.keeper.tree.nodes and "/kafka/brokers/topics" in carrier.written():
             carrier.put(Create("/kafka/brokers/topics/a", b"{}"))
-        return commit(session, operations)  # type: ignore[arg-type]
+        return multi(session, operations)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(metadata_command, "_commit", beside)
+    monkeypatch.setattr(metadata_command, "multi", beside)
     with pytest.raises(TransferRefused):
         carrier.run(to_zookeeper)
     assert carrier.names() == {OWN_METADATA}

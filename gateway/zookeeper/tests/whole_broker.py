@@ -10,7 +10,7 @@ from typing import Any
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import HandlerBroker, _open_all
+from headgate.gateway.tests.builders import HandlerBroker, open_all_logs
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
@@ -42,10 +42,10 @@ class WholeBroker(HandlerBroker):
             self.random,
             self.time.make_scheduler,
             connect=connector(self.keeper),
-            open_logs=_open_all,
+            open_logs=open_all_logs,
         )
 
-    def _start(self) -> None:
+    def start(self) -> None:
         self.parts = BrokerParts(self.config, self.seams())
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
         self.parts.start()

@@ -21,9 +21,9 @@ from headgate.spark.load.output.intervals import Interval, Intervals, union
 from headgate.spark.load.output.load_log import LoadLog
 
 BUCKET = 1 << 16
-_NAMED = 10
+MOST_NAMED = 10
 """At most so many ranges of a partition are named, of each kind."""
-_READ = 50
+MOST_READ = 50
 """At most so many buckets are read offset by offset; of the others a finding names the whole bucket."""
 
 
@@ -72,7 +72,7 @@ def verify_rows(log: LoadLog, manifests: Sequence[Manifest], table: TableRows) -
     wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
     search = _Search(runs, table, meanwhile)
     for number, bucket in enumerate(wrong):
-        search.compare(bucket, is_empty=bucket not in found, reads=number < _READ)
+        search.compare(bucket, is_empty=bucket not in found, reads=number < MOST_READ)
     yield from search.sentences()
 
 
@@ -111,12 +111,12 @@ class _Search:
         ):
             for partition, ranges in sorted(found.items()):
                 merged = list(_merged(ranges, self._runs.get(partition, ())))
-                for deviation in merged[:_NAMED]:
+                for deviation in merged[:MOST_NAMED]:
                     first, last, rows = deviation
                     yield f"the table, {partition} from {first} to {last}: {text.format(rows=rows)}"
-                if len(merged) > _NAMED:
-                    rows = sum(deviation.rows for deviation in merged[_NAMED:])
-                    yield f"the table, {partition}, {len(merged) - _NAMED} further ranges: {text.format(rows=rows)}"
+                if len(merged) > MOST_NAMED:
+                    rows = sum(deviation.rows for deviation in merged[MOST_NAMED:])
+                    yield f"the table, {partition}, {len(merged) - MOST_NAMED} further ranges: {text.format(rows=rows)}"
         for partition, intervals in sorted(self._unread.items()):
             for start, end in union(intervals):
                 yield f"the table, {partition} from {start} to {end - 1}: the rows are not those of the loads"

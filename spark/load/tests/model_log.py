@@ -58,7 +58,7 @@ class ModelPartition:
             producer_epoch=0,
             is_transactional=is_transactional,
         )
-        self._add(first, offsets[-1], bytes(made))
+        self.add(first, offsets[-1], bytes(made))
         self.reasons |= dict.fromkeys(offsets, "aborted" if kind == "aborted" else "compacted")
         if kind != "aborted":
             self._commit(records)
@@ -70,7 +70,7 @@ class ModelPartition:
             if kind == "aborted":
                 self.aborted.append((producer, first, self.end))
             self.reasons[self.end] = "marker"
-            self._add(self.end, self.end, bytes(marker))
+            self.add(self.end, self.end, bytes(marker))
 
     def _content(self, random: Random, offset: int) -> tuple[bytes | None, bytes | None]:
         if not self.keys:
@@ -78,7 +78,7 @@ class ModelPartition:
         key = b"%b-%d" % (self.prefix, random.randrange(self.keys))
         return key, b"value-%d" % random.randrange(1 << 40) if random.random() < 0.7 else None
 
-    def _add(self, first: int, last: int, data: bytes) -> None:
+    def add(self, first: int, last: int, data: bytes) -> None:
         self.batches.append((first, last, data))
         self.end = last + 1
 

@@ -7,9 +7,11 @@ import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from headgate.spark.positions.committer import GroupCommitter
 from headgate.spark.positions.history import parse_lines
 from headgate.spark.positions.tests.test_history import progress
 from headgate.tools.tests.model_cluster import ModelCluster
@@ -50,10 +52,12 @@ def test_other_queries_of_the_session(model: ModelCluster) -> None:
     assert "g" in model.groups
 
 
-def test_nothing_that_fails_reaches_the_query(model: ModelCluster, tmp_path: Path) -> None:
+def test_nothing_that_fails_reaches_the_query(
+    model: ModelCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listener = new_listener(history=str(tmp_path))
     listener.onQueryProgress(event())
     listener.onQueryProgress(SimpleNamespace(progress=None))
-    listener._committer = None
+    monkeypatch.setattr(GroupCommitter, "renew", Mock(side_effect=ValueError("a fault of ours")))
     listener.onQueryIdle(event())
     assert "g" in model.groups, "a history that cannot be written stops no commit"

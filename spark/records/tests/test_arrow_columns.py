@@ -9,7 +9,7 @@ import pytest
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Header, Record
-from headgate.spark.records.arrow_columns import _MOST_HEADERS, binary_column, number_column, repeated_text
+from headgate.spark.records.arrow_columns import binary_column, number_column, repeated_text
 from headgate.spark.records.columns import UnreadableRecords
 from headgate.spark.records.record_fields import Slices
 from headgate.spark.records.tests.topics import rows
@@ -45,7 +45,7 @@ def test_numbers_and_texts_are_columns() -> None:
     assert repeated_text("été", 2).to_pylist() == ["été", "été"]
 
 
-@pytest.mark.parametrize("count", [1, _MOST_HEADERS, _MOST_HEADERS + 1, 300])
+@pytest.mark.parametrize("count", [1, 64, 65, 300])
 def test_headers_of_a_record_keep_their_order(count: int) -> None:
     many: list[Header] = [(f"n{index}", None if index % 3 else b"%d" % index) for index in range(count)]
     wanted: list[list[Header]] = [[], many, [("a", b"")], many[:2]]

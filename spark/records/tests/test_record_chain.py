@@ -43,7 +43,7 @@ def test_a_chain_is_followed_in_parts() -> None:
 @pytest.mark.parametrize("batches", [3, 150])
 def test_a_batch_with_other_lengths_is_named_by_its_records(batches: int) -> None:
     data, begins, counts, starts = chains(Random(7), batches, (6, 100))
-    assert batches < record_chain._CHAINS_IN_STEP or batches > 2 * record_chain._CHAINS_IN_STEP
+    assert batches < record_chain.CHAINS_IN_STEP or batches > 2 * record_chain.CHAINS_IN_STEP
     number = batches // 2
     spoilt = bytearray(data)
     spoilt[begins[number]] = 2 * 5 if data[begins[number]] != 2 * 5 else 2 * 4

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ class Simulation:
 
     def __init__(self, fault: tuple[str, bool, BaseException] | None = None) -> None:
         self.fault = fault
+        self.bootstrap = "simulated:9092"
         self.epoch = -1
         self.open: list[Any] = []
         self.committed: list[Any] = []
@@ -141,7 +143,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(exactly_once, "ensure_topic", lambda connection: None)
         monkeypatch.setattr(exactly_once, "BatchLog", lambda connection, name: simulation)
         monkeypatch.setattr(exactly_once, "TransactionWriter", FakeWriter)
-        monkeypatch.setattr(ExactlyOnce, "_abandon", lambda self: simulation.begin(None, "q", 0))
+        monkeypatch.setattr(exactly_once, "Connection", lambda *_: nullcontext())
         return simulation
 
     return start

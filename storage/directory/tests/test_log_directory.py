@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 from pathlib import Path
 from random import Random
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -182,6 +184,18 @@ def test_checkpoints_hold_what_was_flushed() -> None:
     assert (log.start_offset, log.recovery_point, log.end_offset) == (2, 3, 5)
 
 
+def reachable(root: object) -> list[object]:
+    """Everything that an object holds, without code."""
+    found: dict[int, object] = {}
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in found and not isinstance(each, type | ModuleType | FunctionType):
+            found[id(each)] = each
+            waiting += gc.get_referents(each)
+    return list(found.values())
+
+
 def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
     files = CrashingFiles()
     store = open_store(files)
@@ -194,10 +208,9 @@ def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
     open_all(store, NOW_MS)
     store.checkpoint({log.key: 1 for log in store.logs.values()})
     keys = {id(log.key) for log in store.logs.values()}
-    written = [checkpoint._content for checkpoint in store._checkpoints.values() if checkpoint._content]
-    assert len(written) == 2
-    for offsets in (store._high_watermarks, store._recovery_points, *written):
-        assert {id(key) for key in offsets} == keys == {id(key) for key in store.logs}
+    assert keys == {id(key) for key in store.logs}
+    reached = [each for each in reachable(store) if each in (("topic", 0), ("topic", 1))]
+    assert {id(each) for each in reached} == keys, "also in what checkpoints hold"
     assert len({id(log.topic) for log in store.logs.values()}) == 1
 
 
@@ -291,7 +304,7 @@ def test_epochs_older_than_the_start_are_trimmed_by_the_next_start() -> None:
         append(log, batch(), leader_epoch=epoch)
     log.epochs.begin_write()()
     log.advance_start(2)
-    store._checkpoints["log-start-offset-checkpoint"].begin({("t", 0): 2})()
+    files.write("/data/log-start-offset-checkpoint", b"0\n1\nt 0 2\n")
     assert read_entries(files, log.directory) == [(0, 0), (1, 1), (2, 2), (3, 3)]
     again = open_store(killed(files)).logs["t", 0]
     assert again.epochs.entries == [(2, 2), (3, 3)]

@@ -238,9 +238,10 @@ def test_after_a_stop_that_was_not_in_order_records_may_be_missing(
 ) -> None:
     """Of a file that is shorter than it was nobody sees that: but where a checkpoint knew more, it is told."""
     files = filled()
-    store = taken(files.copy(only_durable=True) if power else files.crash(Random(1), power=False))
+    files = files.copy(only_durable=True) if power else files.crash(Random(1), power=False)
+    files.write(f"{DIRECTORY}/replication-offset-checkpoint", b"0\n3\nt 0 25\nt 1 25\nu 0 25\n")
+    store = taken(files)
     assert not store.was_clean
-    store._high_watermarks = dict.fromkeys(KEYS, 25)
     opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
     opening.run()
     assert opening.may_lack_records

@@ -27,7 +27,7 @@ def taken(files: CrashingFiles) -> LogDirectory:
     files.remove(f"{DIRECTORY}/nameless-0/partition.metadata")
     files.make_directories(f"{DIRECTORY}/holiday-24")
     files.write(f"{DIRECTORY}/holiday-24/beach.jpg", b"mine")
-    return LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=store._random).claim()
+    return LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1)).claim()
 
 
 def remove(store: LogDirectory) -> LogManager:

@@ -58,8 +58,9 @@ def test_an_owner_may_refuse_the_roll_and_then_nothing_is_staged() -> None:
 
 def test_without_an_owner_the_log_rolls_itself() -> None:
     log = full_log()
-    staged = appending._make_room(log, len(batch()), NOW_MS, log.end_offset, NOW_MS, 0, None)
-    assert (staged, staged.first_offset) == (log.staged, log.segments.active.base_offset)
+    info = appending.stage(log, batch(), 0, NOW_MS)
+    assert log.staged is not None
+    assert info.first_offset == log.staged.first_offset == log.segments.active.base_offset
     assert len(log.segments) == 2
 
 

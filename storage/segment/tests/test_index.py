@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -196,6 +197,8 @@ def test_the_end_is_found_without_the_rest_of_the_index() -> None:
     pool = new_pool()
     pool.files.write("/d/00000000000000001000.index", struct.pack(">iiiiii", 10, 100, 20, 200, 30, 300))
     index = OffsetIndex(pool, "/d", BASE, 3 * 8)
-    assert index.floor(BASE + 35) == index.floor(BASE + 30) == 300
-    assert index._columns is None
-    assert index.floor(BASE + 29) == 200
+    with mock.patch.object(pool, "used") as loaded:
+        assert index.floor(BASE + 35) == index.floor(BASE + 30) == 300
+        loaded.assert_not_called()
+        assert index.floor(BASE + 29) == 200
+        loaded.assert_called_once()

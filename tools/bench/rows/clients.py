@@ -18,7 +18,6 @@ from headgate.tools.bench.rows.coordinators.groups import new_group, wait_until_
 from headgate.tools.bench.rows.row import BATCH_16K, KIBIBYTE, MEBIBYTE, BatchShape, Row, Run, filled_topic
 
 RECORD_BYTES = KIBIBYTE
-_ENDS_WITHIN_SECONDS = 120.0
 _SILENCE_MS = 15_000
 
 # 3000 records sent, 4278.9 records/sec (4.17 MB/sec), 62.37 ms avg latency, 114.00 ms max latency, 59 ms 50th, ...
@@ -168,7 +167,7 @@ def java_tool(target: Target, name: str, heap: str) -> list[str]:
     return [*target.java, heap, "-XX:TieredStopAtLevel=1", f"org.apache.kafka.tools.{name}"]
 
 
-def output_of(command: Sequence[str]) -> str:
+def output_of(command: Sequence[str], within_seconds: float = 120.0) -> str:
     """The output of a command, standard error included; the parser of the output decides whether it succeeded."""
     try:
         done = subprocess.run(
@@ -178,10 +177,10 @@ def output_of(command: Sequence[str]) -> str:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=_ENDS_WITHIN_SECONDS,
+            timeout=within_seconds,
         )
     except subprocess.TimeoutExpired as expired:
-        raise BenchError(f"{command[0]} did not end in {_ENDS_WITHIN_SECONDS:g} s: {' '.join(command)}") from expired
+        raise BenchError(f"{command[0]} did not end in {within_seconds:g} s: {' '.join(command)}") from expired
     return done.stdout
 
 

@@ -30,7 +30,6 @@ from headgate.tools.bench.rows.row import BATCH_TINY, MEBIBYTE
 
 _PRODUCE_VERSION: Final = 7
 _FETCH_VERSION: Final = 11
-_SEGMENT_BYTES: Final = 64 * MEBIBYTE
 _BATCHES: Final = 64
 _BATCH_BYTES: Final = 64 * 1024
 _KEY_BYTES: Final = 16
@@ -70,6 +69,7 @@ class Compaction:
     size: int = 512 * MEBIBYTE
     messages: int = 2000
     settle_seconds: float = 12.0
+    segment_bytes: int = 64 * MEBIBYTE
 
     @contextmanager
     def opened(self, launcher: Launcher, directory: Path, generators: Path) -> Iterator[Callable[[], CompactionResult]]:
@@ -86,7 +86,11 @@ class Compaction:
 
     def _turn(self, broker: Broker, generators: Path) -> CompactionResult:
         _alter(broker, _BROKER_RESOURCE, "", {"log.cleaner.backoff.ms": str(_SOON_MS)})
-        never = {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1"}
+        never = {
+            "cleanup.policy": "compact",
+            "segment.bytes": f"{self.segment_bytes}",
+            "min.cleanable.dirty.ratio": "1",
+        }
         broker.client.create_topic(_TOPIC, 1, never)
         self._fill(broker, generators)
         closed = _closed(broker)

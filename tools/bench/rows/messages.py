@@ -135,9 +135,9 @@ def _rows_of(cls: type[Message], is_hot: bool, rounds: int) -> Iterator[Row]:
                 measured.add(elements)
                 mark = MARK if elements > MANY or is_hot else None
                 for direction, pair in _pairs(cls, version, value):
-                    row = Row(cls.__name__, version, direction, elements, *_timed(pair, rounds), mark)
+                    row = Row(cls.__name__, version, direction, elements, *timed(pair, rounds), mark)
                     if row.is_short:  # neighbours on the machine only make times longer: measure again, more often
-                        construct_us, compiled_us = _timed(pair, rounds * SECOND_CHANCE)
+                        construct_us, compiled_us = timed(pair, rounds * SECOND_CHANCE)
                         row = replace(row, construct_us=construct_us, compiled_us=compiled_us)
                     yield row
 
@@ -151,7 +151,7 @@ def _pairs(cls: type[Message], version: int, value: Any) -> Iterator[tuple[str, 
     yield "write", (lambda: build(value), lambda: write(value, bytearray(), []))
 
 
-def _timed(pair: Pair, rounds: int) -> tuple[float, float]:
+def timed(pair: Pair, rounds: int) -> tuple[float, float]:
     """Microseconds of construct and of the compiled function, from the round whose ratio is the median."""
     repeats = [max(1, int(_TURN_S / _seconds(function, 1))) for function in pair]
     measured = sorted((_round(pair, repeats) for _ in range(rounds)), key=lambda times: times[0] / times[1])

@@ -197,11 +197,9 @@ def test_every_partition_is_served_after_a_restart(row: Restart, programs: Path,
             assert restarted.resident_megabytes > 1
 
 
-def test_a_log_is_compacted_beside_a_client(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_SEGMENT_BYTES", 8 * MEBIBYTE)
-    with compaction.Compaction(1024, 24 * MEBIBYTE, messages=200, settle_seconds=0).opened(
-        HeadgateLauncher(), tmp_path / "compaction", programs
-    ) as run:
+def test_a_log_is_compacted_beside_a_client(programs: Path, tmp_path: Path) -> None:
+    row = compaction.Compaction(1024, 24 * MEBIBYTE, messages=200, settle_seconds=0, segment_bytes=8 * MEBIBYTE)
+    with row.opened(HeadgateLauncher(), tmp_path / "compaction", programs) as run:
         made = run()
     assert made.megabytes_per_second > 1
     assert made.cpu_seconds_per_gigabyte > 0

@@ -57,6 +57,25 @@ def test_code_and_other_words_are_free() -> None:
     assert counted(storage__log__a=source) == {}
 
 
+@pytest.mark.parametrize(
+    "look, places",
+    [
+        ("log._our_name = {}", 1),
+        ("log.segments._our_name.clear()", 1),
+        ('monkeypatch.setattr(log, "_our_name", {})', 1),
+        ('monkeypatch.setattr(\n    "headgate.storage.log.a._our_name", {}\n)', 1),
+        ("from headgate.storage.log.a import Log, _our_name", 1),
+        ("from headgate.storage.log.a import (\n    Log,\n    _our_name,\n)", 1),
+        ("self._our_name = super()._our_name = log.memo", 0),
+        ("kazoo._their_name = row._replace(a=1)", 0),
+    ],
+)
+def test_looks_of_tests_at_private_names_are_counted(look: str, places: int) -> None:
+    product = "class Log:\n    def __init__(self):\n        self._our_name = None\n    def _replace(self): ...\n"
+    found = counted(storage__log__a=product, storage__log__tests__test_a=f"\n{look}\n")
+    assert len(found.get("private looks of tests", ())) == places
+
+
 def test_a_count_above_its_limit_is_a_finding() -> None:
     found = {"a": ["x.py:1", "x.py:2"], "new": ["y.py:1"]}
     first, second = above(found, {"a": 1})

@@ -132,7 +132,7 @@ def test_an_unreadable_assignment_has_no_partitions(
 ) -> None:
     model.groups["g"] = ModelGroup("Stable", protocol=protocol, members=[ModelMember("m", {"a": [0]})])
     if spoil:
-        monkeypatch.setattr("headgate.tools.tests.model_cluster._assignment", lambda member: b"\0\1\xff\xff\xff\xf0")
+        monkeypatch.setattr("headgate.tools.tests.model_cluster.assignment", lambda member: b"\0\1\xff\xff\xff\xf0")
     with opened() as cluster:
         assert describe_groups(cluster, ["g"])[0]["g"].members[0].partitions == []
 

@@ -21,7 +21,8 @@ def batch_of(*offsets_and_times: tuple[int, int], base_offset: int, last_offset:
     data = batch.build(records, base_offset=base_offset, **options)
     if last_offset >= 0:
         header = batch.read_header(data)
-        data = batch._assemble(header._replace(last_offset_delta=last_offset - base_offset), bytes(data[61:]))
+        batch.HEADER.pack_into(data, 0, *header._replace(last_offset_delta=last_offset - base_offset))
+        batch.set_crc(data)
     return bytes(data)
 
 

@@ -408,7 +408,10 @@ def test_made_up_producers_leave_nothing_behind(bench: Bench, code: ErrorCode) -
     for producer_id in range(10, 13):
         bench.coordinator.answers.append(code)
         bench.send(OLD, (0, batch(0, producer_id=producer_id)))
-    assert bench.partition().log.producers._verifications == {}
+    producers = bench.partition().log.producers
+    for producer_id in range(10, 13):
+        begun = producers.begin_verification(producer_id, 0, 9, NOW_MS, begins_at_zero=True)
+        assert begun.lowest_sequence == 9, "an earlier verification had a lower one"
 
 
 def test_a_coordinator_that_cannot_be_asked_leaves_the_lowest_sequence(bench: Bench) -> None:

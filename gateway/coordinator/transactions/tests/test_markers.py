@@ -182,10 +182,10 @@ INDEX = partition_of("g", 4)
 def test_a_marker_for_offsets_goes_through_their_coordinator(
     served: HandlerBroker, marker: Marker, expected: int
 ) -> None:
-    coordinator = served.services.groups._coordinators[INDEX]
-    shard = coordinator.shard
+    groups = served.services.groups
+    shard = groups.shard_of(INDEX)
     assert append(served, marker, OFFSETS, INDEX) == [None]
-    assert (offset(served), coordinator.shard is shard) == (expected, True)
+    assert (offset(served), groups.shard_of(INDEX) is shard) == (expected, True)
     served.restart()
     assert offset(served) == expected
 
@@ -199,7 +199,7 @@ def test_refused_markers_of_offsets(served: HandlerBroker) -> None:
 
 
 def test_a_coordinator_that_is_loaded_is_asked_again_later(served: HandlerBroker) -> None:
-    served.services.groups._coordinators[INDEX].reload("for a test")
+    served.services.groups.log_was_truncated(served.services.partitions.get(OFFSETS, INDEX))
     assert append(served, COMMIT, OFFSETS, INDEX) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     load(served)
     assert append(served, COMMIT, OFFSETS, INDEX) == [None]

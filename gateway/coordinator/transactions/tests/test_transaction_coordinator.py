@@ -37,8 +37,8 @@ class ScriptedMarkers:
 class TransactionNode(HandlerBroker):
     """A node whose coordinator has a marker writer of the test."""
 
-    def _start(self) -> None:
-        super()._start()
+    def start(self) -> None:
+        super().start()
         self.markers = ScriptedMarkers()
         self.transactions._markers = self.markers
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from headgate.gateway.api.handler_registration import load
-from headgate.gateway.coordinator.decision import Decision
+from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.transactions.tests.transactions_scenario import (
     KAFKAS,
     SETTINGS,
@@ -84,14 +84,15 @@ class Patient:
     def renew(self, transactional_id: str, times: int) -> None:
         """By one record, as if all those requests had come."""
         transactions = self.node.services.transactions
-        coordinator = transactions._coordinators[transactions.index_of(transactional_id)]
 
-        def raise_epoch(shard: TransactionShard, _: object) -> Decision:
+        def raise_epoch(shard: TransactionShard, ticket: Ticket) -> Decision:
             state = shard.transactions[transactional_id]
             raised = state.initialized(state.producer_id, state.producer_epoch + times, 60_000, NOW_MS)
-            return Decision(shard.record(transactional_id, raised))
+            return Decision(shard.record(transactional_id, raised), [(ticket, cast("Any", None))])
 
-        coordinator.decide_alone(transactional_id, raise_epoch)
+        outcome: Any = transactions.submit(transactional_id, raise_epoch)
+        if is_task(outcome):
+            self.node.services.tasks.start(outcome)
         self.node.time.advance()
 
     def ask(self, request: Message, version: int) -> Any:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
+from headgate.gateway.zookeeper.membership import session_life
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
@@ -243,7 +245,8 @@ def test_nodes_that_come_back_are_read_again(caplog: pytest.LogCaptureFixture) -
 
 def test_an_older_zookeeper_is_told_once(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
     joined.keeper.stop()
-    joined.life._handle_event(SessionEvent.OUTDATED)
+    for listener in joined.shared.listeners:
+        listener(SessionEvent.OUTDATED)
     joined.time.advance(600_000)
     lines = [record.getMessage() for record in caplog.records]
     assert "came back empty or from an older copy, and refuses the session of this broker" in lines[0]
@@ -255,9 +258,20 @@ def test_an_older_zookeeper_is_told_once(joined: JoinedBroker, caplog: pytest.Lo
     assert (joined.is_registered, joined.resumed) == (True, 1)
 
 
-def test_a_read_that_fails_is_no_bug(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_that_fails_is_no_bug(
+    joined: JoinedBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody deletes all nodes while the broker creates its directories: no traceback."""
-    joined.life._ended(Failed("/brokers/ids", KeeperError.NO_NODE))
+
+    def fail(*_: object) -> Task[None]:
+        yield from ()
+        raise Failed("/brokers/ids", KeeperError.NO_NODE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session_life, "register", fail)
+        joined.expire()
+        joined.time.advance()
+    assert not joined.is_registered
     assert not [record for record in caplog.records if record.exc_info]
     joined.time.advance(1_000)
     assert joined.is_registered

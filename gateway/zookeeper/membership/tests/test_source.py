@@ -214,7 +214,7 @@ def test_a_topic_that_lost_its_id_keeps_its_log(tmp_path: Path) -> None:
     topic_id = broker.services.metadata.image.topics["t"].topic_id
     broker.stop()
     broker.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
-    broker._start()
+    broker.start()
     assert broker.services.metadata.image.topics["t"].topic_id == topic_id
     assert len(broker.services.metadata.image.topics["t"].partitions) == 2
     broker.stop()
@@ -232,7 +232,7 @@ def test_the_topic_with_a_log_keeps_an_id_of_several(tmp_path: Path, copy: str) 
         assert broker.delete(f"/brokers/topics/m{path}")
     broker.write(f"/brokers/topics/{copy}", data)
     broker.write("/brokers/topics/m", data)
-    broker._start()
+    broker.start()
     assert set(broker.services.metadata.image.topics) == {"m"}
     assert broker.services.metadata.image.topics["m"].partitions[0].leader == 0
     broker.stop()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.session import Create, KeeperError
 from headgate.gateway.zookeeper.tests.model import parent
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
@@ -400,10 +401,10 @@ def test_a_fault_in_a_change_is_answered(
 def test_a_fault_between_changes_does_not_end_the_store(
     world: StoreWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(world.metadata, "_raise_some", fail)
+    monkeypatch.setattr(MetadataWatcher, "all_are_led", fail)
     change = world.metadata.create_topic("t", 1)
     world.settle(5_000)
     monkeypatch.undo()

@@ -19,7 +19,6 @@ from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.tests.coordinator_bench import GROUPS_LOG
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
-from headgate.gateway.replication.append import CommitQueue
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.tasks import Lock, Task, Tasks, sleep
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
@@ -113,11 +112,7 @@ class Broker:
         services = CoordinatorServices(clock, self.scheduler, self.tasks, self.batcher, Lock(self.scheduler))
         self._clock = clock
         self._topics = topics or FakeTopics({TOPIC: PARTITIONS})
-        partition._tasks = self.tasks
-        partition._commits = CommitQueue()
-        partition.writes.clear()
-        partition.log.staged, partition.fails, partition.is_slow, partition.tears = None, None, False, False
-        partition.high_watermark = partition.log.end_offset
+        partition.restart(self.tasks)
         self.coordinator = Coordinator(cast("Any", partition), services, GROUPS_LOG, self.new_shard)
         groups: Any = FakeGroups(self.coordinator)
         self.session: Any = keeper.session(self._follow)

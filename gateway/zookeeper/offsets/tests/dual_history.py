@@ -17,12 +17,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 from unittest import mock
 
-from headgate.gateway.api.handlers.delete_groups import _delete as delete_group
+from headgate.gateway.api.handlers.delete_groups import delete_group
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SEPARATE, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
@@ -209,15 +210,16 @@ class DualHistory(DualWorld):
     def _is_settled(self, group: str) -> bool:
         """Whether the group is neither on its way into both stores nor out of them."""
         stores, is_marked = self.broker.stores, f"/headgate/offsets/{group}" in self.keeper.tree.nodes
-        dual = stores._groups.get(group)
         if self.homes[group].store == DUAL:
-            return self._has_entered(group) and dual is not None and dual.state is State.DUAL
-        return stores._is_ready and dual is None and not is_marked
+            return self._has_entered(group) and self.state_of(group) is State.DUAL
+        with suppress(KafkaError):  # the marks are being read
+            return stores.dual(group) is None and not is_marked
+        return False
 
     def _is_quiet(self) -> bool:
-        """Whether nothing of the broker is on its way to ZooKeeper."""
-        writes = self.broker.stores._shared.writes
-        return not (self.late or self.broker.session.requests or writes._waiting or writes._under_way)
+        """Whether nothing of the broker is on its way to ZooKeeper, or back."""
+        session = self.broker.session
+        return not (self.late or session.unanswered or session.refusals)
 
     def delete_topic(self) -> None:
         """The coordinator deletes the offsets of the topic; the dual groups forget the topic."""
@@ -318,12 +320,11 @@ class DualHistory(DualWorld):
             return
         self._checked = state
         for place in PLACES if self.has_topic else ():
-            group = self.broker.stores._groups.get(place[0])
             if OLD in self._kinds(place[0]):
                 self.reads -= 1
                 self.check(place, self.node_offset(place), self.now, " in ZooKeeper")
             register = self.registers[place]
-            if group is None or group.state not in (State.DUAL, State.LEAVING):
+            if self.state_of(place[0]) not in (State.DUAL, State.LEAVING):
                 register.forget_order()
             elif shard is not None:
                 problem = register.order_problem(self.log_offset(place), shard)
@@ -497,8 +498,8 @@ class DualHistory(DualWorld):
 
     def _has_entered(self, group: str) -> bool:
         """The check of the runbook before clients of the other side start, and before the group leaves."""
-        home, dual = self.homes[group], self.broker.stores._groups.get(group)
-        if not home.has_entered and dual is not None and dual.state is State.DUAL and home.store == DUAL:
+        home = self.homes[group]
+        if not home.has_entered and self.state_of(group) is State.DUAL and home.store == DUAL:
             home.has_entered = True
             for write in home.carried:
                 write.is_acknowledged = True

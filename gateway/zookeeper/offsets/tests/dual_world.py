@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -17,11 +18,13 @@ from headgate.gateway.runtime.tasks import Running, Task, is_task, value_of
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TopicAssignment
+from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker, image_of
 from headgate.gateway.zookeeper.offsets.tests.lagging import LaggingServers
 from headgate.gateway.zookeeper.offsets.tests.offset_registers import Register
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData, Operation, Refused, Results
 from headgate.gateway.zookeeper.tests.model import Fault
+from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
 )
@@ -99,10 +102,17 @@ class DualWorld:
         self.keeper.run()
         self.late: list[Any] = []
         """What was on its way to ZooKeeper when the broker's connection was cut."""
-        self.broker = self._new_broker()
+        self.broker = self.new_broker()
 
-    def _new_broker(self) -> Broker:
+    def new_broker(self) -> Broker:
         return Broker(self.partition, self.clock, self.keeper, self.metadata, topics=self.topics)
+
+    def state_of(self, group: str) -> State:
+        """Where a group is on its way; LEFT too while its store is not known."""
+        with suppress(KafkaError):
+            dual = self.broker.stores.dual(group)
+            return State.LEFT if dual is None else dual.state
+        return State.LEFT
 
     def note(self, sentence: str) -> None:
         """Add a line to the history."""
@@ -305,7 +315,7 @@ class DualWorld:
         self.note("the broker crashes")
         session = self.broker.session
         self.deliver()
-        for request in session._unanswered:
+        for request in session.unanswered:
             request.is_answered = True
         for _ in range(self.random.randrange(len(session.requests) + 1)):
             if session.requests:  # one of them may be a fault that ends the connection
@@ -316,7 +326,7 @@ class DualWorld:
             queue.clear()
         session.watches.clear()
         self.keeper.sessions.remove(session)
-        self.broker = self._new_broker()
+        self.broker = self.new_broker()
         self.metadata.image = self.image
 
 

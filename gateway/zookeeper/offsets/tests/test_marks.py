@@ -105,14 +105,16 @@ def test_a_commit_under_way_outlives_a_lost_mark(stores: TwoStores) -> None:
     assert heard[3][0].code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # it waited for the other, and is sent again
     assert [stores.in_log(index) for index in (0, 1)] == [50, 42]
     assert [stores.in_zookeeper(index) for index in (0, 1)] == [50, 42]
-    assert stores.broker.stores._groups[GROUP].state is State.DUAL
+    dual = stores.broker.stores.dual(GROUP)
+    assert dual is not None
+    assert dual.state is State.DUAL
 
 
 def test_a_group_leaves_without_its_mark(stores: TwoStores) -> None:
     lose(stores.keeper, "/consumers", "/headgate")
     stores.configure(SEPARATE)
     wait(stores)
-    assert stores.broker.stores._groups == {}
+    assert stores.broker.stores.dual(GROUP) is None
     assert (stores.in_log(), stores.fetched()) == (41, (41, 0))
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
-from headgate.gateway.zookeeper.offsets import offset_stores
-from headgate.gateway.zookeeper.offsets.deleted_topics import DeletedTopics
-from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
-from headgate.gateway.zookeeper.offsets.tests.topic_history import TopicHistory
+from headgate.gateway.zookeeper.offsets import dual_group, offset_stores
+from headgate.gateway.zookeeper.offsets.deleted_topics import read_offsets
+from headgate.gateway.zookeeper.offsets.offset_nodes import OffsetNodes
+from headgate.gateway.zookeeper.offsets.tests.topic_history import TopicHistory, TopicWorld
 from headgate.gateway.zookeeper.requests import delete
 from headgate.protocol.tests.examples import first_in_unit
 
@@ -38,16 +38,20 @@ def test_histories_by_seed(part: int) -> None:
 
 def _take_missing_for_deleted(patch: pytest.MonkeyPatch) -> None:
     """The offsets of a topic that the broker does not know are deleted from both stores."""
-    read = DualGroup._read
+    build, read_all, worlds = TopicWorld.build, OffsetNodes.read_all, list[TopicWorld]()
 
-    def planted(self: DualGroup, partitions: Any) -> Task[Any]:
-        found = yield from read(self, partitions)
-        known = self._services.groups._metadata.image.topics  # type: ignore[attr-defined]
-        gone = [place for place in found if place[0] not in known] if partitions is None else []
-        yield from self.nodes.write(dict.fromkeys(gone))
+    def built(self: TopicWorld) -> None:
+        worlds.append(self)
+        build(self)
+
+    def planted(self: OffsetNodes, watch: Any = None) -> Task[Any]:
+        found = yield from read_all(self, watch)
+        gone = [place for place in found if place[0] not in worlds[-1].metadata.image.topics]
+        yield from self.write(dict.fromkeys(gone))
         return {place: node for place, node in found.items() if place not in gone}
 
-    patch.setattr(DualGroup, "_read", planted)
+    patch.setattr(TopicWorld, "build", built)
+    patch.setattr(OffsetNodes, "read_all", planted)
 
 
 def _forget_notes_of_earlier_starts(patch: pytest.MonkeyPatch) -> None:
@@ -60,13 +64,13 @@ def _forget_notes_of_earlier_starts(patch: pytest.MonkeyPatch) -> None:
 
 def _remove_note_first(patch: pytest.MonkeyPatch) -> None:
     """The note is gone before the offsets are."""
-    attempt = DeletedTopics._attempt
 
-    def planted(self: DeletedTopics, deletion: Any) -> Task[None]:
-        yield from delete(self._session, DeletedTopic.path(deletion.topic_id))
-        yield from attempt(self, deletion)
+    def planted(session: Any, group_id: str, topic: str, topic_id: bytes) -> Task[Any]:
+        found = yield from read_offsets(session, group_id, topic, topic_id)
+        yield from delete(session, DeletedTopic.path(topic_id))
+        return found
 
-    patch.setattr(DeletedTopics, "_attempt", planted)
+    patch.setattr(dual_group, "read_offsets", planted)
 
 
 @pytest.mark.slow

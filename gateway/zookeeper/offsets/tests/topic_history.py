@@ -22,7 +22,6 @@ from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
-from headgate.gateway.replication.append import CommitQueue
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.tasks import Lock, Tasks, is_task
 from headgate.gateway.tests.requests import commit_request
@@ -118,9 +117,7 @@ class TopicWorld(StoreWorld):
         self.tasks, self.batcher = Tasks(clock, scheduler), WriteBatcher()
         services = CoordinatorServices(clock, scheduler, self.tasks, self.batcher, Lock(scheduler))
         partition = self.partition
-        partition._tasks, partition._commits = self.tasks, CommitQueue()
-        partition.log.staged = None
-        partition.high_watermark = partition.log.end_offset
+        partition.restart(self.tasks)
         partitions: Any = SimpleNamespace(get=lambda _, __: partition, opening=())
         self.groups = GroupCoordinator(self.config, Random(0), services, self.metadata, partitions)
         self.stores = OffsetStores(self.session, self.groups, services, self.config, self.metadata)

@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Decoding, dict[bytes | None, Any]]] = {
 def log_of(values: list[bytes | None]) -> ModelLog:
     partition = ModelPartition()
     data = batch.build([Record(-1, NOW_MS, b"key", value) for value in values])
-    partition._add(0, len(values) - 1, bytes(data))
+    partition.add(0, len(values) - 1, bytes(data))
     return ModelLog([partition])
 
 

@@ -159,8 +159,8 @@ def test_many_wrong_buckets_are_named_without_a_read(
     log: LoadLog, manifest: Manifest, rows: Counter[tuple[TopicPartition, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification, "BUCKET", 8)
-    monkeypatch.setattr(verification, "_READ", 1)
-    monkeypatch.setattr(verification, "_NAMED", 1)
+    monkeypatch.setattr(verification, "MOST_READ", 1)
+    monkeypatch.setattr(verification, "MOST_NAMED", 1)
     for at in range(25, END, 16):
         del rows[ONE, at], rows[TWO, at]
     for at in (0, 2):

@@ -72,7 +72,6 @@ def test_the_file_has_the_time_of_the_last_one_it_replaces() -> None:
     assert isinstance(files, CrashingFiles)
     for segment, modified_ms in zip(log.segments, (111, 222, 333), strict=True):
         files.file(segment.path).modified_ms = modified_ms
-        segment._modified_ms = None
     compact(log, NOW_MS)
     assert log.modified_ms() == [222, 333]
 

@@ -53,7 +53,7 @@ def _initialize(broker: Broker, generators: Path, names: Sequence[str]) -> None:
 
 
 def _is_there(broker: Broker, connection: socket.socket, name: str) -> bool:
-    error, state = _state_of(exchange(connection, transaction_frames.describe_transactions([name])))
+    error, state = state_of(exchange(connection, transaction_frames.describe_transactions([name])))
     if error and error not in LOADING:
         raise BenchError(f"{broker.name}: error code {error} for {name}")
     if not error and state != "Empty":
@@ -61,7 +61,7 @@ def _is_there(broker: Broker, connection: socket.socket, name: str) -> bool:
     return not error
 
 
-def _state_of(answer: bytes) -> tuple[int, str | None]:
+def state_of(answer: bytes) -> tuple[int, str | None]:
     """Error code and state of the one transactional id in an answer to DescribeTransactions."""
     reader = Reader(answer[4:], flexible=True)
     reader.number("i")  # throttle time

@@ -1,6 +1,8 @@
 """The bench of compiled messages: what is measured, with which marks, and what is printed."""
 
 from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         asked.append(rounds)
         return 40.0, 2.0
 
-    monkeypatch.setattr(messages, "_timed", timed_as)
+    monkeypatch.setattr(messages, "timed", timed_as)
     return asked
 
 
@@ -76,7 +78,7 @@ def test_other_messages_have_a_mark_from_eleven_elements_on(timed: list[int]) ->
 
 def test_what_is_short_is_measured_again_with_more_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {2: (28.0, 2.0), 2 * messages.SECOND_CHANCE: (62.0, 2.0)}
-    monkeypatch.setattr(messages, "_timed", lambda pair, rounds: answers[rounds])
+    monkeypatch.setattr(messages, "timed", lambda pair, rounds: answers[rounds])
     assert {row.ratio for row in messages.measure(["ListOffsets"], rounds=2)} == {31.0}
 
 
@@ -92,7 +94,7 @@ def test_both_are_timed_in_turns() -> None:
     def call(name: str) -> Callable[[], None]:
         return lambda: calls.append(name)
 
-    construct_us, compiled_us = messages._timed((call("construct"), call("compiled")), 2)
+    construct_us, compiled_us = messages.timed((call("construct"), call("compiled")), 2)
     assert min(construct_us, compiled_us) > 0
     turns = [name for place, name in enumerate(calls) if place == 0 or calls[place - 1] != name]
     assert turns == ["construct", "compiled"] * 7  # once to see how often, then two rounds of three
@@ -102,8 +104,17 @@ def test_the_shortest_turns_of_the_median_round_count(monkeypatch: pytest.Monkey
     """The machine is twice as slow in the second round, and in the third a neighbour comes between."""
     rounds = [(30, 2), (33, 3), (31, 2)], [(60, 4), (60, 5), (70, 4)], [(90, 2), (95, 2), (99, 2)]
     script = [1.0, 1.0, *(seconds for turns in rounds for pair in turns for seconds in pair)]
-    monkeypatch.setattr(messages, "_seconds", lambda function, repeats: script.pop(0))
-    assert messages._timed((lambda: None, lambda: None), 3) in {(30e6, 2e6), (60e6, 4e6)}
+    clock = count()
+    now = {next(clock): 0.0}
+
+    def process_time() -> float:
+        """Each second call is the end of a turn."""
+        number = next(clock)
+        now[number] = now[number - 1] + (0.0 if number % 2 else script.pop(0))
+        return now[number]
+
+    monkeypatch.setattr(messages, "time", SimpleNamespace(process_time=process_time))
+    assert messages.timed((lambda: None, lambda: None), 3) in {(30e6, 2e6), (60e6, 4e6)}
 
 
 def test_the_table(timed: list[int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +126,7 @@ def test_the_table(timed: list[int], capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_table_says_what_is_short(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(messages, "_timed", lambda pair, rounds: (10.0, 1.0))
+    monkeypatch.setattr(messages, "timed", lambda pair, rounds: (10.0, 1.0))
     messages.main(["SaslHandshake"])
     *_, row, last = capsys.readouterr().out.splitlines()
     assert row.split() == ["SaslHandshakeResponse", "v1", "write", "100", "10.0", "1.00", "10.0", "15", "short"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import txn_offset_commit
 from headgate.gateway.api.transactions.transaction_verification import RETRIES_END_MS
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.transactions.markers import Marker
@@ -232,7 +231,15 @@ def result(code: ErrorCode) -> AddPartitionsToTxnResult:
     return AddPartitionsToTxnResult("id", [AddPartitionsToTxnTopicResult(OFFSETS, rows)])
 
 
-@pytest.mark.parametrize("error", sorted(txn_offset_commit._UNREACHABLE))
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_COORDINATOR,
+    ],
+)
 @pytest.mark.parametrize("version, code", [(1, 15), (2, 14), (5, 14)])
 def test_a_transaction_coordinator_out_of_reach_is_asked_again(
     producer: Producer, monkeypatch: pytest.MonkeyPatch, version: int, code: int, error: ErrorCode
@@ -305,7 +312,8 @@ def test_old_producers_do_not_know_that_a_load_takes_time(producer: Producer, ve
     """KAFKA-7296: producers of before 2.3 fail when they hear COORDINATOR_LOAD_IN_PROGRESS."""
     producer.begin()
     producer.commit(3)
-    producer.node.services.groups._coordinators[INDEX].reload("a test wants it")
+    services = producer.node.services
+    services.groups.log_was_truncated(services.partitions.get(OFFSETS, INDEX))
     assert producer.commit(version) == [code]
 
 

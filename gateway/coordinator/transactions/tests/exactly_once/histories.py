@@ -70,10 +70,10 @@ class HistoryNode(HandlerBroker):
     def disk(self) -> CrashingFiles:
         return self._files
 
-    def _start(self) -> None:
+    def start(self) -> None:
         self.time.clock.wall_ms = self._now_ms
         self.random = Random(self._now_ms)  # each start gives other ids to members
-        super()._start()
+        super().start()
 
 
 class World:
