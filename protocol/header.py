@@ -69,7 +69,6 @@ def read_request_header(buffer: memoryview) -> tuple[int, int, int, str | None, 
 
 
 def write_request_header(out: bytearray, header: RequestHeader) -> None:
-    """Append the header of a request to `out`."""
     key, version, correlation_id, client_id = header
     header_version, _ = header_versions(key, version)
     data = b"" if client_id is None else client_id.encode()

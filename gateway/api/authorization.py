@@ -208,7 +208,6 @@ class _AllowedPartitions:
 
 
 def denied(resource: AclResource) -> KafkaError:
-    """The error of a denied operation."""
     code = DENIALS[resource]
     return KafkaError(code, code.message)
 

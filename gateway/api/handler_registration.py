@@ -62,7 +62,6 @@ class Registration(NamedTuple):
         return self.ranges[-1].last
 
     def find(self, version: int) -> Range | None:
-        """The range of a version; None for an unsupported version."""
         return next((served for served in self.ranges if served.first <= version <= served.last), None)
 
 

@@ -98,7 +98,6 @@ class KafkaMetadata:
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
 
     def topics_by_name(self) -> dict[str, KnownTopic]:
-        """The topics by name."""
         return {topic.name: topic for topic in self.topics.values()}
 
 

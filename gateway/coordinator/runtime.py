@@ -236,6 +236,5 @@ class CoordinatorRuntime(Generic[S]):
         self._follow(self._metadata.image)
 
     def stop(self) -> None:
-        """Close all coordinators."""
         for coordinator in self._coordinators.values():
             coordinator.close()

@@ -21,7 +21,6 @@ def levels(image: Image) -> dict[str, int]:
 
 
 def level(name: str, image: Image) -> int:
-    """The level of one feature."""
     return image.features.get(name, HIGHEST[name])
 
 

@@ -104,7 +104,6 @@ class Image(NamedTuple):
         return self.topics[name]
 
     def topic_id_of(self, name: str) -> bytes | None:
-        """The id of the topic with that name; None for an unknown topic."""
         topic = self.topics.get(name)
         return None if topic is None else topic.topic_id
 

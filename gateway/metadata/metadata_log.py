@@ -96,7 +96,6 @@ class MetadataLog:
 
     @property
     def directory(self) -> str:
-        """The directory of the log."""
         return self._log.directory
 
     @property

@@ -60,7 +60,6 @@ class MetadataLogStore(MetadataStore):
 
     @property
     def directory(self) -> str:
-        """The directory of the metadata log."""
         return self.metadata_log.directory
 
     @property

@@ -103,7 +103,6 @@ class Unavailable(NamedTuple):
 
 
 def unknown(topic: str, index: int) -> KafkaError:
-    """The error for an unknown partition."""
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {topic}-{index} does not exist")
 
 
@@ -141,7 +140,6 @@ class PartitionStates:
         return [one.replica for one in self._unavailable.values() if one.replica is not None]
 
     def state(self, key: TopicPartition) -> PartitionState:
-        """The state of a partition."""
         unavailable = self._unavailable.get(key)
         if unavailable is not None:
             return unavailable.state

@@ -24,7 +24,6 @@ class Counter:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """Add `amount`."""
         self.value += amount
 
 

@@ -120,7 +120,6 @@ class Scheduler:
         return timer
 
     def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` after `delay_ms`."""
         return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:

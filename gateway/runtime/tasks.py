@@ -169,7 +169,6 @@ class Running(Generic[T]):
         return self._task is None
 
     def cancel(self) -> None:
-        """Close the task."""
         task, self._task = self._task, None
         if task is not None:
             self._end_changes()
@@ -377,7 +376,6 @@ class Lock:
         self._turns: deque[Turn] = deque()
 
     def turn(self) -> Turn:
-        """A turn of one task."""
         return Turn(self._turns, self._scheduler)
 
 

@@ -271,7 +271,6 @@ _PLAIN_END, _ID_END = b"\0", b"\1\0\x10"  # the bytes after the timestamp
 
 
 def encode_key(key: Message) -> bytes:
-    """Return the key of a record."""
     if type(key) is OffsetCommitKey:
         group, topic = key.group.encode(), key.topic.encode()
         return b"".join(

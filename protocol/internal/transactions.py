@@ -77,7 +77,6 @@ DecodedTransactionRecord: TypeAlias = tuple[TransactionLogKey, TransactionLogVal
 
 
 def encode_key(key: TransactionLogKey) -> bytes:
-    """Return the key of a record."""
     name = key.transactional_id.encode()
     return _KEY.pack(0, len(name)) + name
 

@@ -84,14 +84,12 @@ class LocalFolder:
         self._path = path
 
     def names(self, folder: str) -> list[str]:
-        """See `Folder`."""
         try:
             return [path.name for path in (self._path / folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def read(self, path: str) -> bytes | None:
-        """See `Folder`."""
         try:
             with (self._path / path).open("rb") as file:
                 return file.read(checkpoint_files.MAX_FILE_BYTES + 1)
@@ -99,7 +97,6 @@ class LocalFolder:
             return None
 
     def write(self, path: str, data: bytes) -> None:
-        """See `Folder`."""
         draft = self._path / f"{path}.new"
         draft.write_bytes(data)
         draft.replace(self._path / path)
@@ -112,14 +109,12 @@ class ArrowFolder:
         self._files, self._path = files, path.rstrip("/")
 
     def names(self, folder: str) -> list[str]:
-        """See `Folder`."""
         from pyarrow import fs
 
         selector = fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True)
         return [info.base_name for info in self._files.get_file_info(selector)]
 
     def read(self, path: str) -> bytes | None:
-        """See `Folder`."""
         try:
             with self._files.open_input_stream(f"{self._path}/{path}") as file:
                 content: bytes = file.read(checkpoint_files.MAX_FILE_BYTES + 1)
@@ -128,7 +123,6 @@ class ArrowFolder:
             return None
 
     def write(self, path: str, data: bytes) -> None:
-        """See `Folder`."""
         draft = f"{self._path}/{path}.new"
         with self._files.open_output_stream(draft) as file:
             file.write(data)

@@ -170,7 +170,6 @@ class _RowMaker:
     def _array(
         self, name: str, buffer: Any, data: Any, part: _Slice, keep: Any, fields: RecordFields, offsets: Any
     ) -> Any:
-        """One column."""
         if name == "key":
             return binary_column(buffer, fields.keys)
         if name == "value":

@@ -78,7 +78,6 @@ class ExactlyOnce:
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id of the name."""
         return TRANSACTIONAL_ID_PREFIX + self._name
 
     def write(self, run_tasks: RunTasks, query_batch: QueryBatch | None = None) -> WriteOutcome:

@@ -47,7 +47,6 @@ def parse(values: Mapping[str, str]) -> ReadOptions:
 
 
 def usage_error(text: str) -> Exception:
-    """A UsageError with this text."""
     from headgate.tools.output import UsageError
 
     return UsageError(text)

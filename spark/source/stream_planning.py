@@ -53,7 +53,6 @@ class StreamPlan:
         """Spark asked for one batch only, and the limit left records behind it."""
 
     def close(self) -> None:
-        """Close the reader."""
         self._reader.close()
 
     def initial(self) -> dict[str, Any]:

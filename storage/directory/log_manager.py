@@ -158,7 +158,6 @@ class LogManager:
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
-        """The open logs."""
         return self._all([log_directory.logs for log_directory in self._directories])
 
     @property

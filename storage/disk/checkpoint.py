@@ -129,7 +129,6 @@ class OffsetCheckpoint:
 
 
 def offsets_of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The offsets of these partitions."""
     return {key: offset for key, offset in offsets.items() if key in keys}
 
 

@@ -74,7 +74,6 @@ class Epochs:
 
     @property
     def path(self) -> str:
-        """The path of the file."""
         return f"{self._directory}/{FILE_NAME}"
 
     def assign(self, epoch: int, start_offset: int) -> None:

@@ -287,7 +287,6 @@ class Log:
         self.names_unsynced = not is_clean or not self.segments.size  # an empty log never needed a flush
 
     def note_transactions(self) -> None:
-        """Note that the log has, or had, transactions."""
         self.has_transactions = True
 
     def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
@@ -340,7 +339,6 @@ class Log:
         self.take_producers(producers)
 
     def take_producers(self, producers: Producers) -> None:
-        """Take a state of the producers."""
         self.producers = producers
         self.has_transactions = self.has_transactions or producers.are_transactional
 

@@ -73,5 +73,4 @@ class LogLock:
         self.operations |= operation
 
     def release(self, operation: int) -> None:
-        """End operations."""
         self.operations &= ~operation

@@ -115,7 +115,6 @@ class PendingWrite:
             producers.restore(producer_id, producer, self.first_offset)
 
     def content(self) -> memoryview | bytes:
-        """The bytes to write."""
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
     def place(self, file: File, position: int) -> None:
@@ -128,7 +127,6 @@ class PendingWrite:
         self._file.write_at(self.content(), self._position)
 
     def release(self) -> None:
-        """Release the file."""
         if self._file is not None:
             self._file.release()
             self._file = None

@@ -66,7 +66,6 @@ class Producer:
         self.is_partial = is_partial
 
     def copy(self) -> Producer:
-        """An independent copy."""
         copied: Producer = _new(Producer)  # `__init__` would set what is set here
         copied.epoch, copied.is_partial = self.epoch, self.is_partial
         copied.batches = self.batches.copy()

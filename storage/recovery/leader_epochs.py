@@ -58,7 +58,6 @@ def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tu
 
 
 def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
-    """Whether the leader epochs cover the log from `start_offset` on."""
     return bool(epochs) and epochs[0][1] <= start_offset
 
 

@@ -74,7 +74,6 @@ class EntryFile:
 
     @property
     def path(self) -> str:
-        """The path of the index file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
     def rename(self, suffix: str) -> None:
@@ -129,7 +128,6 @@ class EntryFile:
         self._pending = b""
 
     def note_written(self) -> None:
-        """Note that the file was written with all entries."""
         self._written += len(self._pending)
         self._pending = b""
         self.is_whole, self._is_torn = True, False
@@ -193,7 +191,6 @@ class EntryFile:
         self.unload()
 
     def unload(self) -> None:
-        """Unload."""
         raise NotImplementedError
 
 

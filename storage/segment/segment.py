@@ -94,7 +94,6 @@ class Segment(SegmentFile):
 
     @property
     def max_timestamp(self) -> int:
-        """The highest timestamp in the segment."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._max_timestamp
@@ -371,7 +370,6 @@ class Segment(SegmentFile):
         return (MessagesSlice if self.has_legacy_format else FileSlice)(self.file, position, length)
 
     def iterate(self, position: int = 0, check_crc_from: int = NO_LIMIT) -> BatchIterator:
-        """The headers from `position` on."""
         return BatchIterator(self, position, check_crc_from)
 
     def check_newest(self, blocking: bool = True) -> None:

@@ -56,7 +56,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def _negotiate(self) -> None:

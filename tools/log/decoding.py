@@ -25,7 +25,6 @@ METADATA_LOGS = ("__headgate_metadata", "__cluster_metadata")
 
 
 def record_row(stored: StoredBatch, record: Record, topic: str) -> Row:
-    """The row of one record."""
     header = stored.header
     key, value = _decode(topic, header, record)
     sequence = header.base_sequence

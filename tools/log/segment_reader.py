@@ -47,7 +47,6 @@ class LogFile(Segment):
 
     @property
     def path(self) -> str:
-        """The path of the file."""
         return f"{self.directory}/{self._name}"
 
 
@@ -110,6 +109,5 @@ def iterate_batches(
 
 
 def _from_segment_with(found: Sequence[Segment], from_offset: int) -> Iterable[Segment]:
-    """The segments from the one with this offset on."""
     first = max(0, sum(segment.base_offset <= from_offset for segment in found) - 1)
     return found[first:]

@@ -86,7 +86,6 @@ ROWS_A_STEP = 16
 
 
 def guarded(broker: Services, partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
-    """The row of one partition."""
     try:
         return answer(partition)
     except (KafkaError, OSError) as error:

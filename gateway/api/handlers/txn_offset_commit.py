@@ -190,7 +190,6 @@ class _TransactionalCommit:
 
 
 def _refusal(code: ErrorCode, version: int) -> KafkaError:
-    """The error for a client of this version."""
     if code in _UNREACHABLE:
         known = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if version < _KNOWS_LOADS else known)

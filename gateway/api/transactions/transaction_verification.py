@@ -143,7 +143,6 @@ def check_transaction(replica: Replica, records: memoryview) -> None:
 
 
 def has_transactional_batch(request: ProduceRequest) -> bool:
-    """Whether a batch is one of a transaction."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if isinstance(data.records, memoryview) and _is_transactional(data.records):

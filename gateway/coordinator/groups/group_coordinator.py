@@ -77,7 +77,6 @@ class ImageTopics:
         return None if topic is None else topic.topic_id
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of the topic with an id."""
         return self._metadata.image.topic_names.get(topic_id)
 
     def names(self) -> Collection[str]:

@@ -39,7 +39,6 @@ class OffsetsSnapshot:
         self._before: Vector = {}
 
     def topic(self, name: str) -> PartitionOffsets:
-        """The offsets of one topic."""
         before = self._before.get(name)
         return self._vector.get(name, {}) if before is None else before
 

@@ -39,7 +39,6 @@ class GroupSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        """The settings of a broker."""
         return cls(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,

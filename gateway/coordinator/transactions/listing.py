@@ -29,7 +29,6 @@ class Filter(NamedTuple):
     duration_ms: int
 
     def matches(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether a transaction matches."""
         return (
             (not self.states or transaction.state.title in self.states)
             and (not self.producer_ids or transaction.producer_id in self.producer_ids)

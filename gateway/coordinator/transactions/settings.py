@@ -21,7 +21,6 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        """The settings of a broker."""
         return cls(
             config.transaction_max_timeout_ms,
             config.transaction_abort_timed_out_transaction_cleanup_interval_ms,

@@ -62,7 +62,6 @@ class TransactionShard:
         """Ids in a Prepare state whose markers are all written: only the Complete record is missing."""
 
     def record(self, key: str, transaction: Transaction) -> Records:
-        """The record of a transition."""
         return [(TransactionLogKey(key), transaction)]
 
     def prepare(self, key: str, prepared: Transaction) -> Decision:

@@ -67,7 +67,6 @@ class ZooKeeperConnection:
 
     @property
     def session(self) -> Session:
-        """The session."""
         return self.shared.session
 
     def check_directories(self, files: Files, paths: Sequence[str]) -> None:

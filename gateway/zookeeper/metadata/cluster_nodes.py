@@ -46,7 +46,6 @@ class ClusterNodes:
         )
 
     def topic(self, name: str) -> TopicNodes | None:
-        """The nodes of a topic."""
         return self._topics.get(name)
 
     @property

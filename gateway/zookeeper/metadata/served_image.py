@@ -50,14 +50,12 @@ def _served_state(state: PartitionState, known: PartitionState | None, node_id: 
 
 
 def accepted_topic_configs(name: str, configs: Mapping[str, str], unreadable: UnreadableNodes) -> Mapping[str, str]:
-    """The valid configs of a topic."""
     return _accepted(f"{CONFIG_PATH}/{TOPICS}/{name}", configs, topic_configs.check, unreadable)
 
 
 def accepted_group_configs(
     config: BrokerConfig, group_id: str, configs: Mapping[str, str], unreadable: UnreadableNodes
 ) -> Mapping[str, str]:
-    """The valid configs of a group."""
     path = EntityConfigs.path(ConfigEntity(GROUPS, group_id or None))
     return _accepted(path, configs, partial(group_configs.check, config), unreadable)
 

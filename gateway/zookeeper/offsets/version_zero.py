@@ -44,7 +44,6 @@ def commit(
     is_too_large: Callable[[str], bool],
     caller: Caller,
 ) -> Task[OffsetCommitResponse]:
-    """Write the offsets of a request."""
     codes: dict[Partition, ErrorCode] = {}
     targets: dict[Partition, int | None] = {}
     for topic in request.topics:
@@ -86,7 +85,6 @@ def _committed(request: OffsetCommitRequest, codes: dict[Partition, ErrorCode]) 
 def fetch(
     session: Session, writes: CombinedWrites, request: OffsetFetchRequest, partitions_of: PartitionsOf
 ) -> Task[OffsetFetchResponse]:
-    """Read the offsets of a request."""
     wanted = {
         (topic.name, index)
         for topic in request.topics or ()

@@ -62,7 +62,6 @@ class RowFiles:
         return self._files
 
     def abandon(self) -> None:
-        """Remove all files."""
         if self._file is not None and not self._file.closed:
             with contextlib.suppress(OSError, ValueError):  # the disk may be full
                 self._writer.close()

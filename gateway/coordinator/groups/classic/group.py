@@ -160,7 +160,6 @@ class ClassicGroup:
         return GroupMetadataKey(self.group_id), value
 
     def tombstones(self) -> Records:
-        """The records that delete the group."""
         return [(GroupMetadataKey(self.group_id), None)]
 
     # Time

@@ -154,7 +154,6 @@ class ClassicMembers:
         return self.joining == len(self.by_id)
 
     def add(self, member: ClassicMember) -> None:
-        """Add a member."""
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
             self.by_instance[member.instance_id] = member.member_id
@@ -181,7 +180,6 @@ class ClassicMembers:
             self.add(member)
 
     def set_protocols(self, member: ClassicMember, protocols: dict[str, bytes]) -> None:
-        """Replace the protocols of a member."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -200,7 +198,6 @@ class ClassicMembers:
         return ticket
 
     def supports_any(self, protocols: Sequence[str]) -> bool:
-        """Whether all members support one of these protocols."""
         return any(self._supported.get(name, 0) == len(self.by_id) for name in protocols)
 
     def select_protocol(self, leader: str) -> str:

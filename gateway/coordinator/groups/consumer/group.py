@@ -219,7 +219,6 @@ class ConsumerGroup:
         return partition not in self.owners.get(topic, ())
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """The member with the instance id, or None."""
         return self.members.get(self.static.get(instance_id, ""))
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
@@ -333,7 +332,6 @@ class ConsumerGroup:
         return committed_ms
 
     def tombstones(self) -> Records:
-        """The records that delete the group."""
         return group_records.no_group(
             self.group_id, self.members, self.resolved, has_partition_metadata=self.has_partition_metadata
         )
