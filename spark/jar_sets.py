@@ -38,7 +38,6 @@ class Jar(NamedTuple):
 
     @property
     def repository_path(self) -> str:
-        """The path inside a Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file}"
 
 

@@ -43,7 +43,6 @@ _PROBE = [bytearray(1)]
 
 
 def parent(path: str) -> str:
-    """The directory that contains a path."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
@@ -377,15 +376,12 @@ class Files:
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """The modification time of a file."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Set the modification time of a file."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def truncate(self, path: str, size: int) -> None:
-        """Cut a file to `size` bytes."""
         os.truncate(path, size)
 
     def list(self, path: str) -> dict[str, int]:

@@ -437,7 +437,6 @@ class CachedPartition:
             partition.watches += (self,)
 
     def unwatch(self) -> None:
-        """End the watch."""
         if self._watched is not None:
             self._watched.watches = tuple([watch for watch in self._watched.watches if watch is not self])
             self._watched = None
@@ -461,7 +460,6 @@ class CachedPartition:
         )
 
     def note_sent(self, data: PartitionData) -> None:
-        """Remember a sent row."""
         if data.error_code:
             self._forget_sent()  # so that the row is sent again after the error
         else:

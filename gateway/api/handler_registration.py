@@ -41,7 +41,6 @@ class Range(NamedTuple):
 
     @property
     def max_elements(self) -> int:
-        """The limit for the elements of a request."""
         return MAX_ELEMENTS if self.in_steps else MAX_ELEMENTS_AT_ONCE
 
 

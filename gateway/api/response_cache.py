@@ -54,7 +54,6 @@ class ResponseCache:
         return self._answers.get(key) if image is self._image else None
 
     def find_large(self, image: Image, key: Key) -> bytes | None:
-        """The cached large response, which must not be copied."""
         return self._large.get(key) if image is self._image else None
 
     def keep(self, image: Image, key: Key, answer: bytes) -> None:

@@ -50,7 +50,6 @@ def _parse_pattern(text: str) -> StorePattern:
 
 
 def by_pattern(patterns: tuple[StorePattern, ...], group_id: str) -> OffsetStore:
-    """The store of a group without configs of its own."""
     return next((one.store for one in patterns if fnmatchcase(group_id, one.pattern)), DEFAULT)
 
 

@@ -56,7 +56,6 @@ class CleanerMetrics:
         self._read_bytes.add(collected.read_bytes)
 
     def rewritten(self, rewritten: Rewritten) -> None:
-        """Note a rewritten group of segments."""
         self._read_bytes.add(rewritten.read_bytes)
         self._written_bytes.add(rewritten.sizes[0])
 

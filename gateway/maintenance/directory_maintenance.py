@@ -97,7 +97,6 @@ class DirectoryMaintenance:
 
     @property
     def directory(self) -> str:
-        """The path of the log directory."""
         return self._log_directory.directory
 
     def repair(self) -> None:

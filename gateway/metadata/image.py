@@ -108,7 +108,6 @@ class Image(NamedTuple):
         return None if topic is None else topic.topic_id
 
     def has_partition(self, name: str, index: int) -> bool:
-        """True if the topic exists and has that partition."""
         topic = self.topics.get(name)
         return topic is not None and 0 <= index < len(topic.partitions)
 

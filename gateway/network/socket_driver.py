@@ -111,7 +111,6 @@ class SocketDriver:
 
     @property
     def is_reading(self) -> bool:
-        """Whether the engine reads from this socket now."""
         return bool(self._interest & _DATA)
 
     @property

@@ -107,7 +107,6 @@ class SocketEngine:
         self._accept_again()
 
     def __len__(self) -> int:
-        """The number of connections."""
         return len(self._drivers)
 
     def is_late(self) -> bool:

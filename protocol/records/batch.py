@@ -110,7 +110,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """The batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property

@@ -125,7 +125,6 @@ class Attempt:
             self.abandon()
 
     def abandon(self) -> None:
-        """Remove all files of the attempt."""
         self._files.abandon()
         self._rejected.abandon()
 

@@ -119,7 +119,6 @@ def run(
 
 
 def advance(state: CopyState, ranges: list[OffsetRange]) -> CopyState:
-    """The state after a batch."""
     return CopyState(
         state.next_batch + 1, {**state.positions, **{wanted.partition: wanted.end_offset for wanted in ranges}}
     )

@@ -40,7 +40,6 @@ class SegmentView:
         self.bases = bases_of(self.names)
 
     def path(self, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
-        """The path of one of a segment's files."""
         return f"{self.directory}/{base_offset:020d}{suffix}"
 
     def owner(self, offset: int) -> int:

@@ -172,7 +172,6 @@ class Sink:
 
 
 def now_ms() -> int:
-    """The time of the clock, in ms."""
     return time.time_ns() // 1_000_000
 
 

@@ -65,7 +65,6 @@ class LogStates:
         return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.creating)
 
     def state(self, key: TopicPartition) -> LogPhase:
-        """The state of a partition's log."""
         if key in self.logs:
             return OPEN
         if key in self.unopened:

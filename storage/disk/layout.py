@@ -49,7 +49,6 @@ class Meta(NamedTuple):
 
 
 def partition_name(topic: str, partition: int) -> str:
-    """The name of a partition's directory."""
     return f"{topic}-{partition}"
 
 

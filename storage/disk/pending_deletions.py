@@ -68,7 +68,6 @@ class PendingDeletions:
         return len(self._new) + len(self._due)
 
     def __iter__(self) -> Iterator[str]:
-        """The paths, in no order."""
         yield from (entry.path for entry in self._new)
         yield from (entry.path for _, _, entry in self._due)
 

@@ -66,7 +66,6 @@ class Pool:
 
     @property
     def open_segments(self) -> int:
-        """The number of open segment files."""
         return len(self._opened)
 
     def opened(self, segment: Closable) -> None:

@@ -95,7 +95,6 @@ class Flush:
                 sync(path)
 
     def release(self) -> None:
-        """Release the open files."""
         for file in self._open_files:
             file.release()
         self._open_files = ()

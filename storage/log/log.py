@@ -124,12 +124,10 @@ class Log:
 
     @property
     def topic(self) -> str:
-        """The name of the log's topic."""
         return self.key[0]
 
     @property
     def partition(self) -> int:
-        """The number of the log's partition."""
         return self.key[1]
 
     @property

@@ -71,7 +71,6 @@ def read_head(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_crc(view: memoryview) -> bool:
-    """Whether the CRC of a message or a batch is right."""
     if view[MAGIC_POSITION] >= batch.MAGIC:
         return batch.check_crc(view)
     return crc32(view[_CRC_START:]) == int.from_bytes(view[12:16], "big")

@@ -47,7 +47,6 @@ def module_name(path: str) -> str:
 
 
 def imports(path: str, source: str, modules: Collection[str]) -> Iterator[Import]:
-    """The imports of ours in one file."""
     importer = module_name(path)
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.ImportFrom | ast.Import):

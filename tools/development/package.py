@@ -37,7 +37,6 @@ def build(source: Path, kind: str, target: Path) -> Path:
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
-    """Name -> content of the files in a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 

@@ -110,6 +110,5 @@ def _gaps_in_batch(one: BatchOffsets, first: int, transactions: AbortedTransacti
 
 
 def _is_in_spans(spans: Sequence[tuple[int, int]], offset: int) -> bool:
-    """True if an offset is in one of these sorted spans."""
     found = bisect_right(spans, offset, key=itemgetter(0))
     return found > 0 and offset <= spans[found - 1][1]

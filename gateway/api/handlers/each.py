@@ -132,7 +132,6 @@ class _Rows(Generic[P, R]):
         self._failed: dict[int, KafkaError] = {}
 
     def add(self) -> None:
-        """Make the next row."""
         number = len(self._rows)
         item = self._items[number]
         try:
@@ -160,7 +159,6 @@ class _Rows(Generic[P, R]):
 
     @property
     def are_made(self) -> bool:
-        """Whether every item has a row."""
         return len(self._rows) == len(self._items)
 
     @property

@@ -93,7 +93,6 @@ class UnverifiedAppend(Append):
 
     @property
     def partition(self) -> tuple[str, int]:
-        """Topic and index."""
         return self.topic, self.replica.index
 
     def begin_verification(self, context: HandlerContext) -> None:

@@ -80,7 +80,6 @@ class ImageTopics:
         return self._metadata.image.topic_names.get(topic_id)
 
     def names(self) -> Collection[str]:
-        """All names, in any order."""
         return self._metadata.image.topics.keys()
 
 

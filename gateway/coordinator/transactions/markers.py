@@ -107,7 +107,6 @@ class PartitionMarkers:
             resume(_error_of(error))
 
     def write_staged(self) -> None:
-        """Write what `append` has staged."""
         self._services.batcher.write_all()
         staged, self._staged = self._staged, []
         for row, resume in staged:

@@ -148,11 +148,9 @@ class Transaction(NamedTuple):
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch - 1)
 
     def has(self, topic: str, index: int) -> bool:
-        """Whether the transaction includes a partition."""
         return index in self.partitions.get(topic, ())
 
     def has_all(self, partitions: PartitionsByTopic) -> bool:
-        """Whether the transaction includes all these partitions."""
         known = self.partitions
         for topic, indexes in partitions.items():
             there = known.get(topic, ())

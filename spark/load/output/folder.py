@@ -239,7 +239,6 @@ class DataFile:
         self._checksum = hashlib.sha256()
 
     def write(self, data: Any) -> int:
-        """Append bytes."""
         view = memoryview(data)
         self._checksum.update(view)
         self._file.write(view)

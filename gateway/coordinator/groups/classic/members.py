@@ -174,7 +174,6 @@ class ClassicMembers:
         self.reset([new if member is old else member for member in self])
 
     def reset(self, members: Sequence[ClassicMember]) -> None:
-        """Replace all members by these."""
         self.by_id, self.by_instance, self._supported, self.joining = {}, {}, {}, 0
         for member in members:
             self.add(member)

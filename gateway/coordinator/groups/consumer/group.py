@@ -215,7 +215,6 @@ class ConsumerGroup:
         return self.epoch < 0
 
     def is_free(self, topic: TopicId, partition: int) -> bool:
-        """Whether no member owns the partition."""
         return partition not in self.owners.get(topic, ())
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
