@@ -260,7 +260,7 @@ class Message(Struct):
         cls.is_response = response
         cls.is_record = record
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> Message:
+    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> Any:
         """Return the response of `version` to a request that failed as a whole.
 
         The error stands at the top of the response. A response without a place at the top has the error for each
@@ -271,8 +271,7 @@ class Message(Struct):
         response = getattr(sys.modules[self.__module__], name.removesuffix("Request") + "Response", None)
         if response is None or not name.endswith("Request"):
             raise NotImplementedError(f"{name} has no error response")
-        failed: Message = _failed(response, self, version, error, message)
-        return failed
+        return _failed(response, self, version, error, message)
 
 
 @functools.cache

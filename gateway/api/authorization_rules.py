@@ -34,6 +34,18 @@ def group(operation: AclOperation) -> Rule:
     return lambda authorization: authorization.require(operation, AclResource.GROUP, authorization.request.group_id)
 
 
+def transactional_id(authorization: Authorization) -> None:
+    """Require WRITE on `request.transactional_id`; otherwise deny the whole request."""
+    authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, authorization.request.transactional_id)
+
+
+def committed_topics(authorization: Authorization) -> None:
+    """Require READ on each of `request.topics`, by name or id."""
+    authorization.split(
+        "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name, topic.topic_id)
+    )
+
+
 def partitions(operation: AclOperation) -> Rule:
     """Require the operation on the topic of every partition that the handler gets from the replica manager."""
 

@@ -3,7 +3,6 @@
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, int16, int32, int64, string, v
 
 
@@ -14,9 +13,6 @@ class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
     producer_id: int64 = v("0+")
     producer_epoch: int16 = v("0+")
     group_id: string = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "AddOffsetsToTxnResponse":
-        return AddOffsetsToTxnResponse(error_code=error)
 
 
 class AddOffsetsToTxnResponse(Message, key=25, response=True, versions="0-4", flexible="3+"):

@@ -4,7 +4,6 @@ v2 PRODUCER_FENCED   v3 flexible   v4 many transactions at once, from brokers, w
 v5 TRANSACTION_ABORTABLE
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, boolean, int16, int32, int64, string, v
 
 
@@ -33,15 +32,6 @@ class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
     v3_and_below_producer_id: int64 = v("0-3")
     v3_and_below_producer_epoch: int16 = v("0-3")
     v3_and_below_topics: array[AddPartitionsToTxnTopic] = v("0-3")
-
-    def error_response(
-        self, version: int, error: ErrorCode, message: str | None = None
-    ) -> "AddPartitionsToTxnResponse":
-        """Return the error at the top; before v4 for each partition, as the response has no other place for it."""
-        return AddPartitionsToTxnResponse(
-            error_code=error,
-            results_by_topic_v3_and_below=[_refuse(topic, error) for topic in self.v3_and_below_topics],
-        )
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
@@ -72,9 +62,3 @@ class AddPartitionsToTxnResponse(Message, key=24, response=True, versions="0-5",
     error_code: int16 = v("4+")
     results_by_transaction: array[AddPartitionsToTxnResult] = v("4+")
     results_by_topic_v3_and_below: array[AddPartitionsToTxnTopicResult] = v("0-3")
-
-
-def _refuse(topic: AddPartitionsToTxnTopic, error: ErrorCode) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        topic.name, [AddPartitionsToTxnPartitionResult(partition, error) for partition in topic.partitions]
-    )

@@ -3,7 +3,6 @@
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE   v5 a new epoch for the next transaction (KIP-890)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, boolean, int16, int32, int64, string, v
 
 
@@ -14,9 +13,6 @@ class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
     producer_id: int64 = v("0+")
     producer_epoch: int16 = v("0+")
     committed: boolean = v("0+")
-
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "EndTxnResponse":
-        return EndTxnResponse(error_code=error)
 
 
 class EndTxnResponse(Message, key=26, response=True, versions="0-5", flexible="3+"):

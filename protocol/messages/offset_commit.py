@@ -5,7 +5,6 @@ v3 throttle   v6 leader epochs (KIP-320)   v7 static members (KIP-345)   v8 flex
 v10 topic ids (KIP-848)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
@@ -37,10 +36,6 @@ class OffsetCommitRequest(Message, key=8, versions="0-10", flexible="8+"):
     retention_time_ms: int64 = v("2-4", default=-1)
     topics: array[OffsetCommitRequestTopic] = v("0+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetCommitResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return OffsetCommitResponse(topics=[_refuse(topic, error) for topic in self.topics])
-
 
 class OffsetCommitResponsePartition(Struct):
     """The result for a partition's offset."""
@@ -62,8 +57,3 @@ class OffsetCommitResponse(Message, key=8, response=True, versions="0-10", flexi
 
     throttle_time_ms: int32 = v("3+")
     topics: array[OffsetCommitResponseTopic] = v("0+")
-
-
-def _refuse(topic: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic:
-    rows = [OffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions]
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)

@@ -22,7 +22,6 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
-from headgate.protocol.steps import lazy_map
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -58,26 +57,21 @@ class OffsetFetchRequest(Message, key=9, versions="0-10", flexible="6+"):
     require_stable: boolean = v("7+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetFetchResponse":
-        """Return the error for each partition in v0 and v1, at the top in v2 to v7, then for each group.
+        """Return the error where the version has a place for it.
 
         A request of v0 without topics asks Headgate for all: a topic without a name has the error.
         """
         if version == 0 and not self.topics:
-            return OffsetFetchResponse(topics=[_refuse(OffsetFetchRequestTopic("", [-1]), error)])
-        if version < 2:
-            return OffsetFetchResponse(topics=lazy_map(self.topics or [], lambda topic: _refuse(topic, error)))
-
-        def refuse(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
-
-        return OffsetFetchResponse(error_code=error, groups=lazy_map(self.groups, refuse))
+            return OffsetFetchRequest(topics=[OffsetFetchRequestTopic("", [-1])]).error_response(version, error)
+        response: OffsetFetchResponse = super().error_response(version, error, message)
+        return response
 
 
 class OffsetFetchResponsePartition(Struct):
     """A committed offset, before v8; -1 for none."""
 
     partition_index: int32 = v("0-7")
-    committed_offset: int64 = v("0-7")
+    committed_offset: int64 = v("0-7", failed=-1)
     committed_leader_epoch: int32 = v("5-7", default=-1)
     metadata: nullable_string = v("0-7")
     error_code: int16 = v("0-7")
@@ -123,10 +117,3 @@ class OffsetFetchResponse(Message, key=9, response=True, versions="0-10", flexib
     topics: array[OffsetFetchResponseTopic] = v("0-7")
     error_code: int16 = v("2-7")
     groups: array[OffsetFetchResponseGroup] = v("8+")
-
-
-def _refuse(topic: OffsetFetchRequestTopic, error: ErrorCode) -> OffsetFetchResponseTopic:
-    def refuse(index: int) -> OffsetFetchResponsePartition:
-        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
-
-    return OffsetFetchResponseTopic(name=topic.name, partitions=lazy_map(topic.partition_indexes, refuse))

@@ -4,7 +4,6 @@ v2 leader epochs (KIP-320)   v3 flexible; members are checked (KIP-447)   v4 TRA
 v5 adds the group to the transaction by itself (KIP-890)   v6 topics by id (KIP-1319)
 """
 
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
@@ -37,10 +36,6 @@ class TxnOffsetCommitRequest(Message, key=28, versions="0-6", flexible="3+"):
     group_instance_id: nullable_string = v("3+", default=None)
     topics: array[TxnOffsetCommitRequestTopic] = v("0+")
 
-    def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "TxnOffsetCommitResponse":
-        """Return the error for each partition: the response has no other place for an error."""
-        return TxnOffsetCommitResponse(topics=[_refuse(topic, error) for topic in self.topics])
-
 
 class TxnOffsetCommitResponsePartition(Struct):
     """The result for a partition's offset."""
@@ -62,8 +57,3 @@ class TxnOffsetCommitResponse(Message, key=28, response=True, versions="0-6", fl
 
     throttle_time_ms: int32 = v("0+")
     topics: array[TxnOffsetCommitResponseTopic] = v("0+")
-
-
-def _refuse(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic:
-    partitions = [TxnOffsetCommitResponsePartition(row.partition_index, error) for row in topic.partitions]
-    return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)

@@ -8,7 +8,8 @@ v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
 from collections.abc import Callable
 from functools import partial
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api import authorization_rules
+from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
@@ -25,13 +26,12 @@ FENCED_SINCE = 2
 """The version since which clients know PRODUCER_FENCED."""
 
 
-def _authorize_id(authorization: Authorization) -> None:
-    """Require WRITE on the transactional id."""
-    transactional_id = authorization.request.transactional_id
-    authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
-
-
-@handles(AddOffsetsToTxnRequest, versions="0-4", authorize=every(_authorize_id, group(AclOperation.READ)), stages=True)
+@handles(
+    AddOffsetsToTxnRequest,
+    versions="0-4",
+    authorize=every(authorization_rules.transactional_id, group(AclOperation.READ)),
+    stages=True,
+)
 def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: HandlerContext) -> Outcome[AddOffsetsToTxnResponse]:
     """Have the coordinator add the partition, once `__consumer_offsets` exists."""
     if not request.transactional_id:

@@ -9,6 +9,7 @@ One unknown or denied partition refuses its whole transaction: the others get OP
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import cluster
@@ -81,10 +82,7 @@ def add_partitions_to_txn(
             shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced, respond=respond
         )
 
-    def lost(code: ErrorCode) -> AddPartitionsToTxnResponse:
-        return request.error_response(version, code)
-
-    return context.broker.transactions.submit(transactional_id, decide, lost)
+    return context.broker.transactions.submit(transactional_id, decide, partial(request.error_response, version))
 
 
 @handles(AddPartitionsToTxnRequest, versions="4-5", authorize=cluster(AclOperation.CLUSTER_ACTION))

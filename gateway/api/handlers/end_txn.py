@@ -3,7 +3,9 @@
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE   v5 a new epoch for the next transaction (KIP-890)
 """
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from functools import partial
+
+from headgate.gateway.api import authorization_rules
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -14,13 +16,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
-def _authorize(authorization: Authorization) -> None:
-    """Require WRITE on the transactional id."""
-    transactional_id = authorization.request.transactional_id
-    authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
-
-
-@handles(EndTxnRequest, versions="0-5", authorize=_authorize, stages=True)
+@handles(EndTxnRequest, versions="0-5", authorize=authorization_rules.transactional_id, stages=True)
 def end_txn(request: EndTxnRequest, context: HandlerContext) -> Outcome[EndTxnResponse]:
     """Have the coordinator decide; the response waits until the decision is below the high watermark."""
     transactional_id, version = request.transactional_id, context.version
@@ -30,7 +26,4 @@ def end_txn(request: EndTxnRequest, context: HandlerContext) -> Outcome[EndTxnRe
     def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
         return ending.end_txn(shard, transactional_id, request, version, ticket)
 
-    def lost(code: ErrorCode) -> EndTxnResponse:
-        return request.error_response(version, code)
-
-    return context.broker.transactions.submit(transactional_id, decide, lost)
+    return context.broker.transactions.submit(transactional_id, decide, partial(request.error_response, version))

@@ -6,29 +6,23 @@ static members (KIP-345)   v8 flexible   v9 member epochs (KIP-848)   v10 topic 
 Version 0 stores offsets in ZooKeeper, and is served with ZooKeeper only.
 """
 
-from headgate.gateway.api.authorization import AclOperation, Authorization
-from headgate.gateway.api.authorization_rules import every, group
+from functools import partial
+
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import committed_topics, every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.tasks import Outcome
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-
-
-def _authorize_topics(authorization: Authorization) -> None:
-    """Require READ on each topic."""
-    authorization.split(
-        "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name, topic.topic_id)
-    )
 
 
 @handles(
     OffsetCommitRequest,
     versions="0",
-    authorize=every(group(AclOperation.READ), _authorize_topics),
+    authorize=every(group(AclOperation.READ), committed_topics),
     needs_zookeeper=True,
 )
 def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) -> Outcome[OffsetCommitResponse]:
@@ -38,9 +32,7 @@ def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) ->
     return stores.commit_zero(request)
 
 
-@handles(
-    OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), _authorize_topics), stages=True
-)
+@handles(OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), committed_topics), stages=True)
 def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Outcome[OffsetCommitResponse]:
     """Let the group decide; the response waits until the group's records are below the high watermark."""
     version, clock, stores = context.version, context.broker.clock, context.broker.offset_stores
@@ -52,7 +44,4 @@ def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Outc
     def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         return offset_requests.commit(shard, request, version, ticket, clock.monotonic_ms())
 
-    def lost(code: ErrorCode) -> OffsetCommitResponse:
-        return request.error_response(version, code)
-
-    return context.broker.groups.submit(request.group_id, decide, lost)
+    return context.broker.groups.submit(request.group_id, decide, partial(request.error_response, version))

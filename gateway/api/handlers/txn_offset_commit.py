@@ -14,9 +14,10 @@ batches of clients (`storage.log.verification`):
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.authorization_rules import every, group
+from headgate.gateway.api.authorization import AclOperation
+from headgate.gateway.api.authorization_rules import committed_topics, every, group, transactional_id
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.transactions.transaction_verification import Retries
@@ -45,20 +46,7 @@ _UNREACHABLE = frozenset(
 """Errors of the transaction coordinator. The client must not take them for those of the group's coordinator."""
 
 
-def _authorize_id(authorization: Authorization) -> None:
-    """Require WRITE on the transactional id."""
-    transactional_id = authorization.request.transactional_id
-    authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
-
-
-def _authorize_topics(authorization: Authorization) -> None:
-    """Require READ on each topic."""
-    authorization.split(
-        "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name, topic.topic_id)
-    )
-
-
-_authorize = every(_authorize_id, group(AclOperation.READ), _authorize_topics)
+_authorize = every(transactional_id, group(AclOperation.READ), committed_topics)
 
 
 @handles(TxnOffsetCommitRequest, versions="0-6", authorize=_authorize, stages=True)
@@ -158,15 +146,13 @@ class _TransactionalCommit:
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
             return offset_requests.commit_in_transaction(shard, request, version, ticket, error or self._too_late())
 
-        def lost(code: ErrorCode) -> TxnOffsetCommitResponse:
-            return request.error_response(version, code)
-
+        lost = partial(request.error_response, version) if stages else None
         stores = self._context.broker.offset_stores
         try:
             dual = None if stores is None else stores.dual(request.group_id)
             if stores is not None and dual is not None:
                 return self._with_known_errors(stores.commit_in_transaction(dual, request.topics, decide))
-            return self._context.broker.groups.submit(request.group_id, decide, lost if stages else None)
+            return self._context.broker.groups.submit(request.group_id, decide, lost)
         except KafkaError as failure:
             raise self._known(failure) from failure.__cause__
 

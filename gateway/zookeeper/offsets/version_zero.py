@@ -112,14 +112,7 @@ def fetch(
 
     if request.topics:
         return fetched(request, row)
-    return _no_answer(failure) if failure else _all(found, row)
-
-
-def _no_answer(code: ErrorCode) -> OffsetFetchResponse:
-    """Version 0 has no error of a whole response: a row of a topic without a name has it."""
-    return OffsetFetchResponse(
-        topics=[OffsetFetchResponseTopic("", [OffsetFetchResponsePartition(-1, -1, -1, "", code)])]
-    )
+    return request.error_response(0, failure) if failure else _all(found, row)
 
 
 def _all(found: Found, row: Callable[[str, int], OffsetFetchResponsePartition]) -> OffsetFetchResponse:
