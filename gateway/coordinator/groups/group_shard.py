@@ -107,9 +107,6 @@ class Group(Protocol):
     def tombstones(self) -> Records:
         """The records that delete the group, except its offsets."""
 
-    def persistent_state(self) -> object:
-        """The content of the group's records, for comparison: a live group and its replay must be equal."""
-
 
 class TopicsView(Protocol):
     """The topics that exist now. `generation` changes with every change of the topics."""

@@ -216,10 +216,3 @@ class GroupOffsets:
             for partition in vector.get(topic, ())
         }
         return [(OffsetCommitKey(group_id, topic, partition), None) for topic, partition in named]
-
-    def persistent_state(self) -> object:
-        """The whole state, for comparison, with decoded values: one value may have several encodings."""
-        state: dict[object, object] = {group_id: self.of(group_id) for group_id in self.groups}
-        for group_id, vectors in self.pending.items():
-            state.update({(group_id, producer_id): vector for producer_id, vector in vectors.items()})
-        return state

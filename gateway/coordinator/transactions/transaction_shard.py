@@ -120,10 +120,6 @@ class TransactionShard:
 
         return load
 
-    def persistent_state(self) -> object:
-        """The content of the records, for comparison: live and rebuilt shards must have the same."""
-        return self.transactions
-
     # Time
 
     def start_clocks(self, now_ms: float) -> Iterator[None]:

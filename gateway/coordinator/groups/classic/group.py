@@ -115,10 +115,6 @@ class ClassicGroup:
 
     # Hard state
 
-    def persistent_state(self) -> object:
-        """The last record; None for a group that has offsets only."""
-        return self.recorded
-
     def replay(self, value: GroupMetadataValue) -> None:
         """Apply a record. Known members keep the state that the record lacks: deadlines, tickets."""
         self.recorded = value

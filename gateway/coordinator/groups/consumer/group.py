@@ -104,17 +104,6 @@ class ConsumerGroup:
 
     # Hard state
 
-    def persistent_state(self) -> object:
-        """The content of all records."""
-        return (
-            (self.epoch, self.metadata_hash, self.target_epoch, self.has_partition_metadata),
-            dict(self.members),
-            dict(self.targets),
-            dict(self.resolved),
-            {topic: dict(owners) for topic, owners in self.owners.items()},
-            dict(self.static),
-        )
-
     def copy(self) -> ConsumerGroup:
         """A copy of the hard state, for a decision that must see the effect of its own records."""
         group = ConsumerGroup(self.group_id)

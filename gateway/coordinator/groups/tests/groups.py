@@ -16,7 +16,10 @@ from collections.abc import Collection, Mapping
 from random import Random
 
 from headgate.gateway.coordinator.decision import Decision, Reply, RequestContext, Ticket
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.offsets import GroupOffsets
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
@@ -182,4 +185,27 @@ class Desk:
 
 def persistent_state(shard: GroupShard) -> object:
     """The hard state of a shard, to be compared."""
-    return {name: group.persistent_state() for name, group in shard.groups.items()}, shard.offsets.persistent_state()
+    return {name: state_of_group(group) for name, group in shard.groups.items()}, state_of_offsets(shard.offsets)
+
+
+def state_of_group(group: object) -> object:
+    """The content of a group's records: a live group and its replay must be equal."""
+    if isinstance(group, ClassicGroup):
+        return group.recorded
+    assert isinstance(group, ConsumerGroup)
+    return (
+        (group.epoch, group.metadata_hash, group.target_epoch, group.has_partition_metadata),
+        dict(group.members),
+        dict(group.targets),
+        dict(group.resolved),
+        {topic: dict(owners) for topic, owners in group.owners.items()},
+        dict(group.static),
+    )
+
+
+def state_of_offsets(offsets: GroupOffsets) -> object:
+    """All offsets, with decoded values: one value may have several encodings."""
+    state: dict[object, object] = {group_id: offsets.of(group_id) for group_id in offsets.groups}
+    for group_id, vectors in offsets.pending.items():
+        state.update({(group_id, producer_id): vector for producer_id, vector in vectors.items()})
+    return state

@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.decision import Decision, Records
 from headgate.gateway.coordinator.groups import offset_expiration, offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
-from headgate.gateway.coordinator.groups.tests.groups import Desk, persistent_state
+from headgate.gateway.coordinator.groups.tests.groups import Desk, persistent_state, state_of_offsets
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from headgate.protocol.messages.offset_commit import (
@@ -300,7 +300,7 @@ def test_offsets_of_deleted_topics_are_forgotten(desk: Desk, monkeypatch: pytest
     assert forget(desk, "t", "other") == [("t", 0), ("t", 2)] * 2
     assert list(desk.shard.groups) == ["g", "h", "i"]
     assert forget(desk, "u") == [("u", 1), ("u", 1), ("u", 0)]
-    assert desk.shard.offsets.persistent_state() == {}
+    assert state_of_offsets(desk.shard.offsets) == {}
     assert list(desk.shard.groups) == ["g", "h", "i"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.offset_requests import LONGEST_METADATA_BYTES
 from headgate.gateway.coordinator.groups.settings import GroupSettings
-from headgate.gateway.coordinator.groups.tests.groups import Desk, topic_id
+from headgate.gateway.coordinator.groups.tests.groups import Desk, state_of_offsets, topic_id
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
 from headgate.protocol.messages.offset_commit import (
@@ -96,7 +96,7 @@ def commit(desk: Desk, version: int, *topics: OffsetCommitRequestTopic, **option
     decision = offset_requests.commit(desk.shard, request, version, desk.ticket(), desk.now_ms)
     ((_, response),) = desk.run(decision)
     assert isinstance(response, OffsetCommitResponse)
-    assert desk.rebuilt().offsets.persistent_state() == desk.shard.offsets.persistent_state()
+    assert state_of_offsets(desk.rebuilt().offsets) == state_of_offsets(desk.shard.offsets)
     return response
 
 
@@ -445,7 +445,7 @@ def delete(desk: Desk, topics: dict[str, list[int]], group: str = "g") -> Offset
     request = OffsetDeleteRequest(group, asked)
     ((_, response),) = desk.run(offset_requests.delete(desk.shard, request, desk.ticket()))
     assert isinstance(response, OffsetDeleteResponse)
-    assert desk.rebuilt().offsets.persistent_state() == desk.shard.offsets.persistent_state()
+    assert state_of_offsets(desk.rebuilt().offsets) == state_of_offsets(desk.shard.offsets)
     return response
 
 
@@ -475,7 +475,7 @@ def test_what_has_no_offset_is_deleted_without_a_record(filled: Desk) -> None:
 
 def test_a_group_stays_when_its_last_offset_is_deleted(filled: Desk) -> None:
     delete(filled, {"t": [0, 2], "u": [0]})
-    assert filled.shard.offsets.persistent_state() == {}
+    assert state_of_offsets(filled.shard.offsets) == {}
     assert list(filled.shard.groups) == ["g"]
 
 

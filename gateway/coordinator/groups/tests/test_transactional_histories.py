@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.groups import offset_expiration, offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.tests.groups import state_of_offsets
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.tests.coordinator_bench import Bench, refused
 from headgate.gateway.tests.scripted import STORAGE_ERROR
@@ -134,7 +135,7 @@ class History:
         self.bench.time.advance()
         shard = self.bench.coordinator.shard
         if shard is not None:
-            assert rebuilt(self.bench).offsets.persistent_state() == shard.offsets.persistent_state()
+            assert state_of_offsets(rebuilt(self.bench).offsets) == state_of_offsets(shard.offsets)
 
 
 EVENTS = [name for name in vars(History) if not name.startswith("_") and name != "check"]

@@ -275,7 +275,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def the_live_state_is_that_of_the_records(self) -> None:
         self._check_log()
-        assert self.desk.shard.persistent_state() == self.desk.rebuilt().persistent_state()
+        assert self.desk.shard.transactions == self.desk.rebuilt().transactions
 
     def _check_log(self) -> None:
         for encoded in self.desk.log[self.checked :]:

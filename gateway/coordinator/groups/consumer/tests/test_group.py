@@ -8,7 +8,7 @@ from headgate.gateway.coordinator.groups.consumer import group, group_records
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of, settle
-from headgate.gateway.coordinator.groups.tests.groups import Desk, persistent_state, topic_id
+from headgate.gateway.coordinator.groups.tests.groups import Desk, persistent_state, state_of_group, topic_id
 from headgate.gateway.coordinator.groups.tests.mixed_consumers import ClassicConsumer, settle_all
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import ConsumerGroupMetadataKey
@@ -175,7 +175,7 @@ def test_a_copy_is_equal_and_of_its_own(desk: Desk) -> None:
     static.settle(2)
     group = group_of(desk)
     copy = group.copy()
-    assert copy.persistent_state() == group.persistent_state()
+    assert state_of_group(copy) == state_of_group(group)
     before = persistent_state(desk.shard)
     for record in (*group_records.no_member(GROUP, "a"), group_records.no_resolved(GROUP, "o.*")):
         copy.apply(*record)
