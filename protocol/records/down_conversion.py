@@ -332,7 +332,17 @@ def _move(parts: list[bytes], out: bytearray) -> int:
 def down_convert_steps(
     data: Buffer, magic: int, first_offset: int, max_bytes: int, aborted: Collection[tuple[int, int]] = ()
 ) -> Steps[ConvertedRecords]:
-    """`down_convert` in steps."""
+    """Convert stored records from `first_offset` on to a set of this magic.
+
+    The set has as many whole messages as `max_bytes` allow, and the first one whatever its size. A compressed batch
+    becomes one wrapper in its codec, with gzip in place of lz4 and zstd: some readers of such sets do not know those.
+    The batch becomes several wrappers if one would exceed `max_bytes`. Messages of this magic or an older one stay
+    unchanged.
+
+    The result ends before a cut message or batch, and before the first faulty one. A fault of the first one raises
+    KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, or MESSAGE_TOO_LARGE for a batch of more
+    than `compression.MAX_OUTPUT_BYTES` decompressed.
+    """
     conversion = DownConversion(memoryview(data), magic, first_offset, max_bytes, aborted)
     try:
         yield from conversion.steps()

@@ -409,7 +409,15 @@ def _base_of_wrapper(offset: int, builder: BatchBuilder) -> int:
 
 
 def up_convert_steps(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> Steps[bytearray]:
-    """`up_convert` in steps."""
+    """Convert a client's set to batches: each wrapper becomes one in its codec, adjacent plain messages share one.
+
+    The offsets of each batch begin at 0. Plain messages become several batches if one would exceed `max_batch_bytes`.
+    Bytes that are batches already are copied.
+
+    Raises KafkaError, as Kafka's brokers do: CORRUPT_MESSAGE for an invalid CRC, size or compressed stream;
+    INVALID_RECORD for a set that contradicts itself, or becomes too many batches; UNSUPPORTED_COMPRESSION_TYPE;
+    MESSAGE_TOO_LARGE for a wrapper of more than `compression.MAX_OUTPUT_BYTES` decompressed.
+    """
     if len(data) > MAGIC_POSITION and data[MAGIC_POSITION] == batch.MAGIC:
         return bytearray(data)
     conversion = UpConversion(bytes(data), max_batch_bytes, is_stored=False)
@@ -418,7 +426,11 @@ def up_convert_steps(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> St
 
 
 def up_convert_stored_steps(data: Buffer) -> Steps[ConvertedRecords]:
-    """`up_convert_stored` in steps."""
+    """Convert stored messages to batches, at their offsets; stored batches stay unchanged. Both may be mixed.
+
+    The result ends before a cut message or batch, and before the first faulty one. A fault of the first one raises
+    KafkaError as `up_convert_steps` does.
+    """
     conversion = UpConversion(bytes(data), MAX_BATCH_BYTES, is_stored=True)
     try:
         yield from conversion.steps()

@@ -14,6 +14,7 @@ from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD,
 from headgate.protocol.records.lz4 import with_correct_checksum
 from headgate.protocol.records.message_set import encode
 from headgate.protocol.records.tests.kafka39 import Kafka39, Refused
+from headgate.protocol.records.tests.sets import up_convert
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
@@ -153,7 +154,7 @@ def kafka() -> Iterator[Kafka39]:
 
 def ours(data: bytes | bytearray, config: LogConfig) -> bytes | tuple[ErrorCode, list[int]]:
     try:
-        made = memoryview(legacy.up_convert(data))
+        made = memoryview(up_convert(data))
         is_set = legacy.is_legacy(data)
         view = finish(validation.prepare_steps(made, config, NOW_MS, RECORDS, CONVERTED if is_set else CLIENT))
         validation.stored(view, config, NOW_MS)

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
+from headgate.protocol.records import Buffer
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import NONE
+from headgate.protocol.records.down_conversion import down_convert_steps
+from headgate.protocol.records.message_set import ConvertedRecords
+from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_convert_steps, up_convert_stored_steps
+from headgate.protocol.steps import finish
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -55,3 +60,15 @@ def built_by_kafka_python(some: Sequence[Record], magic: int, codec: int = NONE)
     for offset, one in enumerate(some):
         assert builder.append(offset, one.timestamp, one.key, one.value)
     return bytes(builder.build())
+
+
+def up_convert(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> bytearray:
+    return finish(up_convert_steps(data, max_batch_bytes))
+
+
+def up_convert_stored(data: Buffer) -> ConvertedRecords:
+    return finish(up_convert_stored_steps(data))
+
+
+def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> ConvertedRecords:
+    return finish(down_convert_steps(data, magic, first_offset, max_bytes))

@@ -10,8 +10,8 @@ from headgate.protocol.records import batch, control
 from headgate.protocol.records.aborted_batches import AbortedBatches
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.control import Marker
-from headgate.protocol.records.legacy import down_convert, down_convert_steps
-from headgate.protocol.records.tests.sets import theirs
+from headgate.protocol.records.legacy import down_convert_steps
+from headgate.protocol.records.tests.sets import down_convert, theirs
 from headgate.protocol.steps import finish
 
 ALL = 1 << 30

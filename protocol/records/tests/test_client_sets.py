@@ -14,9 +14,8 @@ import pytest
 
 from headgate.protocol.records.batch import Record, iterate, split
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY
-from headgate.protocol.records.legacy import down_convert, up_convert
 from headgate.protocol.records.message_set import MAGIC_POSITION
-from headgate.protocol.records.tests.sets import expected, theirs
+from headgate.protocol.records.tests.sets import down_convert, expected, theirs, up_convert
 
 CODECS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
 SENT: Final = [

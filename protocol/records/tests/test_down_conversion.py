@@ -10,9 +10,9 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, down_conversion
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from headgate.protocol.records.legacy import ConvertedRecords, down_convert, down_convert_steps
+from headgate.protocol.records.legacy import ConvertedRecords, down_convert_steps
 from headgate.protocol.records.message_set import build
-from headgate.protocol.records.tests.sets import expected, theirs
+from headgate.protocol.records.tests.sets import down_convert, expected, theirs
 
 ALL = 1 << 30
 SOME = [Record(timestamp=1000 + number, key=b"k", value=b"v" * number) for number in range(5)]

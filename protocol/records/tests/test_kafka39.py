@@ -14,10 +14,10 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, Record
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from headgate.protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
+from headgate.protocol.records.legacy import build, iterate
 from headgate.protocol.records.lz4 import java_incompatibility_steps, with_broken_checksum, with_correct_checksum
 from headgate.protocol.records.tests.kafka39 import Batch, Kafka39, Refused
-from headgate.protocol.records.tests.sets import expected, record, records
+from headgate.protocol.records.tests.sets import down_convert, expected, record, records, up_convert, up_convert_stored
 from headgate.protocol.steps import finish
 
 pytestmark = pytest.mark.sockets  # a child process

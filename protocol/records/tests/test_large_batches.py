@@ -9,6 +9,7 @@ from headgate.protocol.records import batch, compression, legacy
 from headgate.protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Record, build
 from headgate.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from headgate.protocol.records.record_validation import RecordValidator
+from headgate.protocol.records.tests.sets import down_convert, up_convert
 
 NOW_MS = 1_700_000_000_000
 RECORDS = [Record(number, NOW_MS + number, b"key %d" % number, bytes(number * 90)) for number in range(100)]
@@ -39,10 +40,10 @@ def test_a_small_output_is_bytes() -> None:
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY])
 def test_a_large_batch_is_converted_as_a_small_one(magic: int, codec: int) -> None:
     stored = build(RECORDS, compression=codec)
-    made = legacy.down_convert(stored, magic, 0, 1 << 20)
+    made = down_convert(stored, magic, 0, 1 << 20)
     expected = [record._replace(timestamp=record.timestamp if magic else -1, headers=[]) for record in RECORDS]
     assert list(legacy.iterate(made.data)) == expected
-    assert list(batch.iterate(legacy.up_convert(made.data))) == expected
+    assert list(batch.iterate(up_convert(made.data))) == expected
 
 
 @pytest.mark.usefixtures("large")

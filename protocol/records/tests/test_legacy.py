@@ -13,9 +13,18 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record, iterate, split
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from headgate.protocol.records.legacy import build, down_convert, is_legacy, up_convert, up_convert_stored
+from headgate.protocol.records.legacy import build, is_legacy
 from headgate.protocol.records.legacy import iterate as iterate_set
-from headgate.protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
+from headgate.protocol.records.tests.sets import (
+    built_by_kafka_python,
+    down_convert,
+    expected,
+    magics,
+    records,
+    theirs,
+    up_convert,
+    up_convert_stored,
+)
 from headgate.protocol.tests.examples import share
 
 quick = settings(max_examples=share(25), deadline=None)

@@ -12,9 +12,9 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, up_conversion
 from headgate.protocol.records.batch import Record, iterate, read_header, split
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from headgate.protocol.records.legacy import ConvertedRecords, up_convert, up_convert_steps, up_convert_stored
+from headgate.protocol.records.legacy import ConvertedRecords, up_convert_steps
 from headgate.protocol.records.message_set import build, encode
-from headgate.protocol.records.tests.sets import expected
+from headgate.protocol.records.tests.sets import expected, up_convert, up_convert_stored
 
 SOME = [Record(timestamp=1000 + number, key=b"k", value=bytes(number)) for number in range(5)]
 

@@ -29,6 +29,7 @@ from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.records import batch, compression, legacy, lz4, message_set
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.record_validation import RecordValidator
+from headgate.protocol.records.tests.sets import down_convert, up_convert, up_convert_stored
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.values import VERSIONS, full, written
@@ -279,8 +280,8 @@ def read_set(data: bytes) -> bytearray:
     flags = data[0] if data else 0
     content = sealed(data[1:]) if flags & 1 else data[1:]
     if flags & 2:
-        return legacy.up_convert_stored(content).data
-    return legacy.up_convert(content, 400 if flags & 4 else 1 << 20)
+        return up_convert_stored(content).data
+    return up_convert(content, 400 if flags & 4 else 1 << 20)
 
 
 def read_wrapped_set(data: bytes) -> bytearray:
@@ -292,7 +293,7 @@ def read_wrapped_set(data: bytes) -> bytearray:
     if codec == compression.LZ4 and magic == 0:
         content = lz4.with_broken_checksum(content)
     wrapper = message_set.encode(magic, codec | kind if magic else codec, flags >> 5, 5, None, content)
-    return legacy.up_convert_stored(wrapper).data if flags & 16 else legacy.up_convert(wrapper)
+    return up_convert_stored(wrapper).data if flags & 16 else up_convert(wrapper)
 
 
 def good_wrapped_sets() -> list[bytes]:
@@ -330,7 +331,7 @@ def old_reader(data: bytes) -> tuple[bytes, int, int]:
 
 def read_as_an_old_reader(data: bytes) -> legacy.ConvertedRecords:
     stored, magic, room = old_reader(data)
-    return legacy.down_convert(stored, magic, 7, room)
+    return down_convert(stored, magic, 7, room)
 
 
 def check_an_old_reader(data: bytes, converted: legacy.ConvertedRecords) -> None:
