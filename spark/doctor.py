@@ -17,15 +17,7 @@ from headgate.spark.executors import ExecutorReport, NoExecutor, ask_executors
 from headgate.spark.installation import Installation, find_installation, ports_of_brokers, probe_worker
 from headgate.spark.jar_sets import CONNECTOR, SETS, Jar
 from headgate.spark.jars import default_folder, is_right
-from headgate.tools.output import (
-    CommandResult,
-    Row,
-    add_format_options,
-    format_table,
-    print_result,
-    seconds,
-    wants_table,
-)
+from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result, seconds
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
 
@@ -311,8 +303,7 @@ def main(arguments: Sequence[str]) -> int:
     wrong = sum(finding.state == WRONG for finding in findings)
     notes = [f"{wrong} of {len(findings)} checks are wrong"] if wrong else []
     result = CommandResult(rows, notes=notes, is_alarm=bool(wrong))
-    print_result("spark doctor", result, is_table=wants_table(options), tables=_lines)
-    return result.code
+    return print_result("spark doctor", result, options, _lines)
 
 
 def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> Iterator[CheckResult]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from headgate.tools.output import CommandResult, print_result
+from headgate.tools.output import CommandResult, format_table, print_result
 
 TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
 _SUFFIX: Final = ".template"
@@ -78,5 +78,4 @@ def main(arguments: Sequence[str]) -> int:
         result = CommandResult(document="\n".join(map(str, made)), notes=[f"run it: cd {options.folder}; {how}"])
     except (TemplateRefused, OSError) as error:
         result = CommandResult(failures=[str(error)])
-    print_result("spark init", result, is_table=True, tables=lambda rows: ())
-    return result.code
+    return print_result("spark init", result, options, format_table)

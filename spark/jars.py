@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.spark.jar_sets import CONNECTOR, EXTRAS, SETS, Jar
-from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result, wants_table
+from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result
 
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _CHUNK_BYTES: Final = 1 << 20
@@ -171,8 +171,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate spark jars <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
     result = run(options, os.environ)
-    print_result("spark jars", result, is_table=wants_table(options), tables=format_table)
-    return result.code
+    return print_result("spark jars", result, options, format_table)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -26,7 +26,7 @@ from headgate.spark.option_table import (
     Option,
     Use,
 )
-from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result, wants_table
+from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result
 
 KAFKA, HEADGATE = "kafka", "headgate"
 FORMATS: Final = (KAFKA, HEADGATE)
@@ -122,8 +122,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     rows = option_rows(options.format, options.use, is_tuned=options.tuned, is_all=options.all)
     result = CommandResult(rows)
-    print_result("spark options", result, is_table=wants_table(options), tables=format_table)
-    return result.code
+    return print_result("spark options", result, options, format_table)
 
 
 def option_rows(format_name: str, use: str | None, *, is_tuned: bool, is_all: bool) -> list[Row]:

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from headgate.tools.output import CommandResult, print_result
+from headgate.tools.output import CommandResult, format_table, print_result
 
 FOLDER: Final = "environment"
 """The name that executors unpack the archive under."""
@@ -152,8 +152,7 @@ def main(arguments: Sequence[str]) -> int:
     if not options.output.name.endswith((".tar.gz", ".tgz", ".zip")):
         parser.error(f"{options.output.name!r}: write a name with .tar.gz, .tgz or .zip, which executors unpack")
     result = run(options)
-    print_result("spark pack", result, is_table=True, tables=lambda rows: ())
-    return result.code
+    return print_result("spark pack", result, options, format_table)
 
 
 def run(options: argparse.Namespace) -> CommandResult:

@@ -23,7 +23,7 @@ from headgate.protocol.records.batch import Record
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Answers, Cluster
-from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result, wants_table
+from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result
 
 PARTITIONS: Final = 4
 SCHEMA: Final = "`order` BIGINT, customer STRING, item STRING, amount DOUBLE, state STRING"
@@ -128,8 +128,7 @@ def main(arguments: Sequence[str]) -> int:
         result = show(options.show) if options.show else run(options, int(time.time() * 1000))
     except (ClientError, OSError, ValueError) as error:
         result = CommandResult(failures=[str(error)])
-    print_result("spark sample", result, is_table=wants_table(options), tables=format_table)
-    return result.code
+    return print_result("spark sample", result, options, format_table)
 
 
 def run(options: argparse.Namespace, now_ms: int) -> CommandResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import time
 from collections.abc import Iterable
 
 from headgate.tools.output import UsageError
@@ -14,6 +15,11 @@ _SHORT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _ISO = re.compile(
     r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.ASCII
 )
+
+
+def now_ms() -> int:
+    """The clock of this machine in ms since 1970; ages and durations are measured by this clock."""
+    return time.time_ns() // 1_000_000
 
 
 def parse_offset(text: str) -> int:

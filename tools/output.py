@@ -77,18 +77,25 @@ def add_execution_options(parser: argparse.ArgumentParser, effect: str) -> None:
 
 
 def print_result(
-    command: str, result: CommandResult, *, is_table: bool, tables: Callable[[Sequence[Row]], Iterable[str]]
-) -> None:
-    """Print rows as the lines of `tables` or as JSON lines, or the document; then failures and notes."""
+    command: str,
+    result: CommandResult,
+    options: argparse.Namespace,
+    tables: Callable[[Sequence[Row]], Iterable[str]],
+) -> int:
+    """Print rows as the lines of `tables` or as JSON lines, or the document; then failures and notes.
+
+    Returns the exit code.
+    """
     if result.document is not None:
         print(result.document)
-    elif is_table:
+    elif result.rows and wants_table(options):
         for line in tables(result.rows):
             print(printable(line))
     else:
         for row in result.rows:
             print(json.dumps(row))
     print_errors(command, (*result.failures, *result.notes))
+    return result.code
 
 
 def print_errors(command: str, sentences: Iterable[str]) -> None:

@@ -164,10 +164,10 @@ def config(arguments: Sequence[str]) -> int:
 def metadata(arguments: Sequence[str]) -> int:
     """`headgate metadata to-zookeeper | to-embedded`: move the metadata of a stopped broker; dry run first."""
     parser = _parser(
-        "metadata", "Carry a stopped broker's metadata to ZooKeeper, or back; docs/migration.md says when."
+        "metadata",
+        "Carry a stopped broker's metadata to ZooKeeper, or back; docs/migration.md says when.",
+        ("to-zookeeper", "to-embedded"),
     )
-    parser.add_argument("direction", choices=("to-zookeeper", "to-embedded"))
-    parser._actions.insert(1, parser._actions.pop())  # noqa: SLF001
     parser.add_argument("--execute", action="store_true", help="do it; the default is a dry run")
     options = parser.parse_args(arguments)
     settings = _of_directory(options, _load(options))

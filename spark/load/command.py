@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from headgate.spark.jars import JarsMissing
 from headgate.spark.load.formats.decoding import AVRO, FORMATS, RAW, Decoding
 from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Manifest
-from headgate.spark.load.output.folder import FolderError, OutputFolder, now_ms
+from headgate.spark.load.output.folder import FolderError, OutputFolder
 from headgate.spark.load.output.planning import LoadRefused, TaskFailed
 from headgate.spark.load.output.tables import ICEBERG, KINDS, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetRange
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.client import ClientError
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.output import (
@@ -31,12 +32,12 @@ from headgate.tools.output import (
     format_table,
     print_errors,
     print_result,
-    wants_table,
 )
 from headgate.tools.progress import Progress
 
 if TYPE_CHECKING:
     from headgate.spark.load.loading import LoadRequest, TaskRunner
+    from headgate.spark.load.origin import LoadOrigin
     from headgate.spark.load.output.tables import TableName
     from headgate.spark.load.table_rows.verification import TableRows
 
@@ -52,11 +53,10 @@ def main_load(arguments: Sequence[str]) -> int:
     if not (options.bootstrap_server or options.log_dir):
         parser.error("name the origin: --bootstrap-server host:port, or --log-dir directory, or both")
     try:
-        result = _plan(options) if options.dry_run else _load(options)
+        result = show_plan(options, _request(options), _state(options)) if options.dry_run else _load(options)
     except ERRORS as error:
         result = CommandResult(failures=[str(error)])
-    print_result("spark load", result, is_table=wants_table(options), tables=tables)
-    return result.code
+    return print_result("spark load", result, options, tables)
 
 
 def main_verify(arguments: Sequence[str]) -> int:
@@ -75,8 +75,7 @@ def main_verify(arguments: Sequence[str]) -> int:
         result = CommandResult(rows, [finding.text for finding in findings])
     except ERRORS as error:
         result = CommandResult(failures=[str(error)])
-    print_result("spark verify", result, is_table=wants_table(options), tables=tables)
-    return result.code
+    return print_result("spark verify", result, options, tables)
 
 
 def _open_table(options: argparse.Namespace, stack: contextlib.ExitStack, name: TableName) -> TableRows:
@@ -94,18 +93,22 @@ def _open_table(options: argparse.Namespace, stack: contextlib.ExitStack, name: 
 
 def _load(options: argparse.Namespace) -> CommandResult:
     from headgate.spark.load.loading import load
-    from headgate.spark.load.origin import LoadOrigin
 
-    origin = LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
     request = _request(options)
     runner, screen = _runner(options), Screen()
     try:
-        published = load(request, origin, OutputFolder(_state(options)), runner, screen)
+        published = load(request, load_origin(options), OutputFolder(_state(options)), runner, screen)
     finally:
         screen.clear()
         runner.close()
     rows = [row for manifest in published for row in report(manifest)]
     return CommandResult(rows, notes=[] if rows else ["there is nothing new; the folder is as it was"])
+
+
+def load_origin(options: argparse.Namespace) -> LoadOrigin:
+    from headgate.spark.load.origin import LoadOrigin
+
+    return LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
 
 
 class Screen:
@@ -132,16 +135,11 @@ class Screen:
             self._progress.clear()
 
 
-def _plan(options: argparse.Namespace) -> CommandResult:
+def show_plan(options: argparse.Namespace, request: LoadRequest, state: str) -> CommandResult:
+    """The rows of a dry run. `state`: the folder with plans and positions."""
     from headgate.spark.load.loading import plan_only
-    from headgate.spark.load.origin import LoadOrigin
 
-    origin = LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
-    return describe_plan(plan_only(_request(options), origin, OutputFolder(_state(options)), slots=1))
-
-
-def describe_plan(plan: LoadPlan) -> CommandResult:
-    """The rows of a dry run."""
+    plan = plan_only(request, load_origin(options), OutputFolder(state))
     rows = [_range_row(plan, wanted, is_lost=False) for wanted in plan.ranges]
     rows += [_range_row(plan, lost_range, is_lost=True) for lost_range in plan.lost]
     return CommandResult(rows, notes=["this was a dry run, nothing is loaded"])
@@ -310,9 +308,7 @@ def add_value_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Settings of Spark, and the dry run."""
-    parser.add_argument(
-        "--conf", action="append", default=[], type=setting, metavar="name=value", help="of Spark; may be repeated"
-    )
+    add_conf_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show the plan")
 
 
@@ -339,15 +335,19 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("out", metavar="OUT", help="the folder; of a table that with its positions (--state)")
     parser.add_argument("--master", default="local[*]", help="Spark's master, for a table; default: local[*]")
-    parser.add_argument(
-        "--conf", action="append", default=[], type=setting, metavar="name=value", help="of Spark; may be repeated"
-    )
+    add_conf_option(parser)
     parser.add_argument("--manifests-only", action="store_true", help="do not count the rows of a table in Spark")
     add_format_options(parser)
     return parser
 
 
-def setting(text: str) -> tuple[str, str]:
+def add_conf_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--conf", action="append", default=[], type=_setting, metavar="name=value", help="of Spark; may be repeated"
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is no setting; write name=value")

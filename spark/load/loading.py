@@ -97,11 +97,11 @@ def load(
     return published
 
 
-def plan_only(request: LoadRequest, origin: LogOrigin, output: OutputFolder, slots: int) -> LoadPlan:
+def plan_only(request: LoadRequest, origin: LogOrigin, output: OutputFolder) -> LoadPlan:
     """The plan of the next load, without any change: for a dry run. Raises as `load`."""
     log = LoadLog(output)
     latest = log.latest()
-    return log.unfinished(latest) or _plan(request, origin, latest, slots)
+    return log.unfinished(latest) or _plan(request, origin, latest, slots=1)
 
 
 def _plan(request: LoadRequest, origin: LogOrigin, before: Manifest | None, slots: int) -> LoadPlan:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from headgate.spark.load.command import setting
+from headgate.spark.load.command import add_conf_option
 from headgate.spark.reading.log_reader import LogUnavailable, OffsetOutOfRange
 from headgate.spark.reading.opening import Origin
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.groups.offsets import fetch_committed
 from headgate.tools.output import (
@@ -58,9 +58,7 @@ def replay(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--partitions", choices=("keep", "key"), default="keep", help="keep: the records' own; key: by Kafka's murmur2"
     )
-    parser.add_argument(
-        "--conf", action="append", default=[], type=setting, metavar="name=value", help="of Spark; may be repeated"
-    )
+    add_conf_option(parser)
     options = parser.parse_args(arguments)
     if options.topic.startswith(_TABLE):
         return _run(parser.prog, options, lambda: _replay_table(options))
@@ -148,8 +146,7 @@ def _run(program: str, options: argparse.Namespace, rows: Callable[[], Iterable[
     except (UsageError, ClientError, LogUnavailable, OffsetOutOfRange, SinkFailed, SinkRefused) as error:
         failures.append(str(error))
     result = CommandResult(shown, failures, list(dict.fromkeys(options.notes)))
-    print_result(program.removeprefix("headgate "), result, is_table=wants_table(options), tables=format_table)
-    return result.code
+    return print_result(program.removeprefix("headgate "), result, options, format_table)
 
 
 # -------------------------------------------------------------------------------------------------------------- copies

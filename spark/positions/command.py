@@ -7,7 +7,6 @@ lag above a limit, or a restart that would lose records. Only `--execute` change
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Final
@@ -25,7 +24,6 @@ from headgate.tools.output import (
     common_options,
     format_table,
     print_result,
-    wants_table,
 )
 
 _DEFAULT_WATCH_S: Final = 2.0
@@ -108,9 +106,7 @@ def _run(
             result = run(lambda: cluster, options)
         except (ClientError, UsageError) as error:
             result = CommandResult(failures=[str(error)])
-    print_result(f"spark {name}", result, is_table=wants_table(options), tables=_table)
-    sys.stdout.flush()
-    return result.code
+    return print_result(f"spark {name}", result, options, _table)
 
 
 def _table(rows: Sequence[Row]) -> list[str]:

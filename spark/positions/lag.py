@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.locations import CHECKPOINT, TABLE, Connect, WantedTopics, is_wanted, read_location
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster, shorten_list
-from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.lag import PartitionLag, lag_of_offsets
 from headgate.tools.groups.offsets import READ_UNCOMMITTED, CommittedOffsets
 from headgate.tools.output import Row

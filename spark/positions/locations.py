@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import checkpoint, topic_ids
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
-from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.arguments import Time
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, list_ends, list_offsets
 from headgate.tools.groups.stores import fetch_zookeeper

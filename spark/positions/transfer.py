@@ -17,9 +17,9 @@ from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.locations import ZOOKEEPER, LocationOffsets, OffsetLocation
 from headgate.spark.positions.topic_ids import NO_ID
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups import export_format
-from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, PartitionEnds, commit_offsets, fetch_committed, list_ends
 from headgate.tools.groups.reset import OffsetChange, ResetPlan, apply_changes, plan_reset

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions.lag import ReaderLag, read_lag, seconds_left, summarize, to_row
 from headgate.spark.positions.locations import Connect
-from headgate.tools.groups.actions import check_lag_limits, now_ms
+from headgate.tools.arguments import now_ms
+from headgate.tools.groups.actions import check_lag_limits
 from headgate.tools.output import CommandResult, printable
 from headgate.tools.progress import format_duration
 

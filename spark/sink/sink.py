@@ -28,6 +28,7 @@ from headgate.spark.sink.exactly_once import ExactlyOnce, WriteOutcome
 from headgate.spark.sink.marker import ONE_WRITE, QueryBatch, SinkRefused
 from headgate.spark.sink.query import find_checkpoint, read_query
 from headgate.spark.sink.transaction import TransactionalProducer
+from headgate.tools.arguments import now_ms
 
 COLUMNS = ("topic", "key", "value", "partition", "headers", "timestamp")
 DEFAULT_TIMEOUT_MS = 600_000
@@ -169,10 +170,6 @@ class Sink:
             routed = encoded.repartitionById(count, "route").selectExpr(*tasks.WITH_THREAD)
             written = routed.mapInArrow(partial(tasks.write_batches, target, producer), tasks.WRITTEN)
         return sum_reports((row.topic, row.partition, row.records) for row in written.collect())
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def once_batch(name: str | None, once: str | None) -> tuple[str, QueryBatch | None]:

@@ -9,7 +9,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headgate.spark.load.command import (
     ERRORS,
@@ -18,8 +18,9 @@ from headgate.spark.load.command import (
     add_run_options,
     add_value_options,
     choose_decoding,
-    describe_plan,
+    load_origin,
     report,
+    show_plan,
     state_of_table,
     tables,
 )
@@ -32,7 +33,6 @@ from headgate.tools.output import CommandResult, Row, UsageError, add_format_opt
 
 if TYPE_CHECKING:
     from headgate.spark.load.loading import LoadRequest
-    from headgate.spark.load.origin import LoadOrigin
     from headgate.spark.load.output.documents import Manifest
 
 _NAME: Final = "spark table"
@@ -43,13 +43,6 @@ _CONFLICTS: Final = ("Concurrent", "CONCURRENT", "ValidationException", "CommitF
 """In the errors of a commit that another writer of the table was faster than, its compaction for example."""
 
 
-class Notes(Protocol):
-    """Shows notes to the user."""
-
-    def note(self, sentence: str) -> None:
-        """A sentence."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run `headgate spark table <arguments>`; return the exit code."""
     parser = _parser()
@@ -57,17 +50,10 @@ def main(arguments: Sequence[str]) -> int:
     if not (options.bootstrap_server or options.log_dir):
         parser.error("name the origin: --bootstrap-server host:port, or --log-dir directory, or both")
     try:
-        result = _plan(options) if options.dry_run else _follow(options)
+        result = show_plan(options, _request(options), _state(options)) if options.dry_run else _follow(options)
     except (*ERRORS, OffsetOutOfRange) as error:
         result = CommandResult(failures=[str(error)])
-    print_result(_NAME, result, is_table=wants_table(options), tables=tables)
-    return result.code
-
-
-def _plan(options: argparse.Namespace) -> CommandResult:
-    from headgate.spark.load.loading import plan_only
-
-    return describe_plan(plan_only(_request(options), _origin(options), OutputFolder(_state(options)), slots=1))
+    return print_result(_NAME, result, options, tables)
 
 
 def _follow(options: argparse.Namespace) -> CommandResult:
@@ -93,7 +79,7 @@ def _merges(options: argparse.Namespace) -> Iterator[Row]:
     screen = Screen(_NAME)
     try:
         while True:
-            published = tried(lambda: load(request, _origin(options), output, runner, screen), screen)
+            published = tried(lambda: load(request, load_origin(options), output, runner, screen), screen.note)
             screen.clear()
             for manifest in published:
                 yield from report(manifest)
@@ -106,7 +92,7 @@ def _merges(options: argparse.Namespace) -> Iterator[Row]:
         runner.close()
 
 
-def tried(merge: Callable[[], list[Manifest]], listener: Notes) -> list[Manifest]:
+def tried(merge: Callable[[], list[Manifest]], note: Callable[[str], None]) -> list[Manifest]:
     """Merge again if another writer of the table was faster. Raises TaskFailed with what Spark says."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -118,14 +104,8 @@ def tried(merge: Callable[[], list[Manifest]], listener: Notes) -> list[Manifest
             text = str(error)
             if number == _TRIES or not any(word in text for word in _CONFLICTS):
                 raise TaskFailed(f"Spark could not merge: {text}") from error
-            listener.note(f"another writer has changed the table meanwhile; try {number + 1} of {_TRIES} begins")
+            note(f"another writer has changed the table meanwhile; try {number + 1} of {_TRIES} begins")
     raise AssertionError("the last try returns or raises")
-
-
-def _origin(options: argparse.Namespace) -> LoadOrigin:
-    from headgate.spark.load.origin import LoadOrigin
-
-    return LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
 
 
 def _request(options: argparse.Namespace) -> LoadRequest:

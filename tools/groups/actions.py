@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
@@ -35,11 +35,6 @@ from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 _NOTHING_CHANGED = "nothing is changed"
 _TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, ZOOKEEPER, "")
 _NO_GROUPS = "there are no groups yet"
-
-
-def now_ms() -> int:
-    """The clock of this machine in ms since 1970; ages of records are measured by this clock."""
-    return time.time_ns() // 1_000_000
 
 
 # -------------------------------------------------------------------------------------------------------- read commands

@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 
-from headgate.tools.arguments import TopicsAction, WordsAction
+from headgate.tools.arguments import TopicsAction, WordsAction, now_ms
 from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups import actions, arguments, migrate
-from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.lag_options import add_isolation_option, add_limit_options
 from headgate.tools.output import (
     CommandResult,
@@ -24,7 +23,6 @@ from headgate.tools.output import (
     format_partitions,
     format_table,
     print_result,
-    wants_table,
 )
 
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
@@ -40,8 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             result: CommandResult = options.run(cluster, options)
     except (ClientError, UsageError) as error:
         result = CommandResult(failures=[str(error)])
-    print_result("groups", result, is_table=wants_table(options), tables=_tables)
-    return result.code
+    return print_result("groups", result, options, _tables)
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[str]:

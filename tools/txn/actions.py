@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import time
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.topic_partition import TopicPartition, by_topic
+from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster, select_partitions
 from headgate.tools.output import DRY_RUN, CommandResult, Row, wants_table
 from headgate.tools.txn.open_transactions import (
@@ -31,11 +31,6 @@ _NOTHING_ABORTED = "nothing is aborted"
 _FORCE = "--force aborts it in this partition alone, whatever becomes of its other partitions"
 # Brokers remember the begin of a transaction after its end, and count it as older from day to day
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-
-
-def now_ms() -> int:
-    """The clock of this machine in ms since 1970; ages are measured by this clock."""
-    return time.time_ns() // 1_000_000
 
 
 def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:

@@ -20,7 +20,6 @@ from headgate.tools.output import (
     format_partitions,
     format_table,
     print_result,
-    wants_table,
 )
 from headgate.tools.txn import actions
 from headgate.tools.txn.transactions import STATES
@@ -41,8 +40,7 @@ def main(arguments: Sequence[str]) -> int:
             result: CommandResult = options.run(cluster, options)
     except ClientError as error:
         result = CommandResult(failures=[str(error)])
-    print_result("txn", result, is_table=wants_table(options), tables=_table)
-    return result.code
+    return print_result("txn", result, options, _table)
 
 
 def _table(rows: Sequence[Row]) -> Iterable[str]:

@@ -16,10 +16,11 @@ import os
 import re
 import shutil
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+from headgate.tools.arguments import now_ms
 
 try:
     import fcntl
@@ -220,7 +221,7 @@ class OutputFolder:
                         f"another load is at work on {self.path}: {_describe(file.read(1000))}; "
                         "wait for its end, or load into another folder"
                     ) from None
-            holder = {"host": socket.gethostname(), "process": os.getpid(), "since_ms": time.time_ns() // 1_000_000}
+            holder = {"host": socket.gethostname(), "process": os.getpid(), "since_ms": now_ms()}
             file.truncate(0)
             file.write(json.dumps(holder).encode())
             file.flush()
@@ -277,10 +278,6 @@ class DataFile:
 def unique() -> str:
     """A name that no other process takes."""
     return os.urandom(8).hex()
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _describe(data: bytes) -> str:

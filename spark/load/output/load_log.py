@@ -28,6 +28,7 @@ from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Mani
 from headgate.spark.load.output.folder import AlreadyExists, OutputFolder
 from headgate.spark.load.output.planning import LoadRefused
 from headgate.spark.reading.log_reader import OffsetRange
+from headgate.tools.arguments import now_ms
 
 ROOT = "_headgate"
 _PLANS, _WORK, _MANIFESTS = f"{ROOT}/plans", f"{ROOT}/work", f"{ROOT}/manifests"
@@ -162,7 +163,7 @@ class LoadLog:
 
     def publish(self, plan: LoadPlan, results: Sequence[RangeResult], before: Manifest | None) -> Manifest:
         """Publish a plan whose ranges are all done. Raises LoadRefused if another load has published it."""
-        manifest = documents.manifest_of(plan, results, before, folder.now_ms())
+        manifest = documents.manifest_of(plan, results, before, now_ms())
         try:
             # A load lists the folder of plans, to remove leftovers of a kill; the folder of manifests may be large
             self.output.create(_manifest(plan.number), documents.encode_manifest(manifest), temporary_in=_PLANS)

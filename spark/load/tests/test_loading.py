@@ -284,6 +284,6 @@ def test_a_backfill_takes_what_the_folder_lacks(tmp_path: Path) -> None:
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     log = ModelLog.random(10)
     path = tmp_path / "none"
-    plan = plan_only(MODEST, log, OutputFolder(path), slots=1)
+    plan = plan_only(MODEST, log, OutputFolder(path))
     assert len(plan.ranges) == 2
     assert not path.exists()

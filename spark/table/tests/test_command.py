@@ -65,11 +65,11 @@ def test_a_merge_is_tried_again_if_another_writer_was_faster() -> None:
             raise errors.PySparkException(text)
         return []
 
-    assert command.tried(lambda: merge("DELTA_CONCURRENT_APPEND", 3), screen) == []
+    assert command.tried(lambda: merge("DELTA_CONCURRENT_APPEND", 3), screen.note) == []
     assert [note.partition("; ")[2] for note in screen.notes] == ["try 2 of 3 begins", "try 3 of 3 begins"]
     tries.clear()
     with pytest.raises(TaskFailed, match="Spark could not merge: no such column"):
-        command.tried(lambda: merge("no such column", 3), screen)
+        command.tried(lambda: merge("no such column", 3), screen.note)
     assert len(tries) == 1
 
 
