@@ -40,7 +40,6 @@ def threads(node: HandlerBroker) -> HeldThreads:
 
 @pytest.fixture
 def served(node: HandlerBroker) -> HandlerBroker:
-    """A broker with the topics t and u."""
     node.services.metadata.create_topic("t", 1)
     node.services.metadata.create_topic("u", 1)
     return node

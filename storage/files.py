@@ -407,7 +407,6 @@ class Files:
             os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory with all its content."""
         shutil.rmtree(path)
 
     def lock(self, path: str) -> Lock:

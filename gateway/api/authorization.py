@@ -113,7 +113,6 @@ class Authorization:
         return self._authorizer.allows_any(self.context.client, operation, resource)
 
     def allows_cluster(self, operation: AclOperation) -> bool:
-        """Whether the client may do this on the cluster."""
         return self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
 
     def allows_topic(self, operation: AclOperation, name: str, topic_id: bytes = b"") -> bool:
@@ -159,7 +158,6 @@ class Authorization:
             self.response = response
 
     def add_rows(self, response_field: str, rows: list[Any]) -> None:
-        """Add these rows to the response's array `response_field`."""
         self.amends.append(
             lambda response: setattr(response, response_field, joined(getattr(response, response_field), rows))
         )

@@ -52,12 +52,10 @@ class Registration(NamedTuple):
 
     @property
     def served_min(self) -> int:
-        """The lowest supported version."""
         return self.ranges[0].first
 
     @property
     def served_max(self) -> int:
-        """The highest supported version."""
         return self.ranges[-1].last
 
     def find(self, version: int) -> Range | None:
@@ -108,7 +106,6 @@ def load() -> dict[int, Registration]:
 
 
 def served(registrations: Mapping[int, Registration], *, has_zookeeper: bool) -> Mapping[int, Registration]:
-    """The supported APIs of a broker."""
     if has_zookeeper:
         return registrations
     return {

@@ -66,7 +66,6 @@ class CleanerMetrics:
         self._dropped.add(compaction.records - compaction.kept_records)
 
     def succeeded(self) -> None:
-        """Count a complete compaction."""
         self._runs.add()
 
     def failed(self) -> None:

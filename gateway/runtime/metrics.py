@@ -43,7 +43,6 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """The number of recorded durations."""
         return sum(self.buckets)
 
 

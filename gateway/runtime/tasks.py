@@ -48,7 +48,6 @@ T = TypeVar("T")
 logger = logging.getLogger("headgate.tasks")
 
 NEVER: Final = math.inf
-"""A deadline that never comes."""
 PAUSE: Final = None
 """What long work on the loop's thread yields: other work has its turn."""
 SLICE_MS: Final = 1.0

@@ -67,7 +67,6 @@ class LogDirectory:
         self.config = config
         self._states = LogStates()
         self.logs: Mapping[TopicPartition, Log] = self._states.logs
-        """The open logs."""
         self.failed: Mapping[TopicPartition, StorageError] = self._states.failed
         """The partitions that could not be opened, with their errors."""
         self.unopened: Mapping[TopicPartition, LogOpening | None] = self._states.unopened

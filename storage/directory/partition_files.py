@@ -152,7 +152,6 @@ class PartitionDeletion:
         self.is_moved = False
         self._topic_id = topic_id
         self.directory = target.directory
-        """The log directory of the partition."""
         self._name = f"{target.directory}/{layout.partition_name(*key)}"
         self._files = target.pool.files
         self._removed = target.removed

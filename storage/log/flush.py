@@ -71,7 +71,6 @@ class Flush:
 
     @property
     def held_files(self) -> int:
-        """The number of files that the flush keeps open."""
         return len(self._open_files)
 
     def run(self) -> None:

@@ -242,7 +242,6 @@ class Index(EntryFile):
         super().truncate(entries)
 
     def unload(self) -> None:
-        """Drop the loaded entries."""
         if self._columns is not None:
             self._columns = None
             self.pool.unloaded(self)

@@ -100,7 +100,6 @@ class TransactionIndex(EntryFile):
             self.truncate(bisect_left(range(self.entries), offset, key=lambda number: _last_offset(data, number)))
 
     def unload(self) -> None:
-        """Drop the loaded entries."""
         if self._data is not None:
             self._data = None
             self.pool.unloaded(self)

@@ -42,7 +42,6 @@ V = TypeVar("V")
 T = TypeVar("T")
 Answers: TypeAlias = Iterable[tuple[K, V | Failure]]
 AnswersAndFailures: TypeAlias = tuple[dict[K, V], dict[K, Failure]]
-"""Answers by key, and failures by key."""
 FindRoutes: TypeAlias = Callable[[Sequence[K]], Routes[K]]
 
 

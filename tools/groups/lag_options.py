@@ -9,7 +9,6 @@ from headgate.tools.arguments import offset
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED
 
 _ISOLATION_LEVELS: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
-"""The values of the consumers' `isolation.level`."""
 
 
 def add_limit_options(command: argparse.ArgumentParser) -> None:

@@ -220,7 +220,6 @@ class _Description:
         partitions = context.broker.partitions
         self.image = context.broker.metadata.image
         self.has_errors = False
-        """Whether any row has an error."""
         self._node_id = context.broker.config.node_id
         self._offline: Container[tuple[str, int]] = partitions.offline
         self._opening: Container[tuple[str, int]] = partitions.opening

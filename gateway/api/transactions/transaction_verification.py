@@ -208,7 +208,6 @@ def delay_unverified(
 
 
 def has_unverified(delayed: Sequence[Delayed]) -> bool:
-    """Whether an append waits for the coordinator."""
     return any(isinstance(append, UnverifiedAppend) for append, _ in delayed)
 
 

@@ -345,7 +345,6 @@ class _Reader:
         return self.topic(name, topic.topic_id, topic.partition_indexes)
 
     def topic(self, name: str, topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
-        """The rows of some partitions of a topic."""
         return OffsetFetchResponseTopics(
             name, topic_id, lazy_map(indexes, lambda index: self._partition(name, topic_id, index))
         )

@@ -170,7 +170,6 @@ class ClassicMembers:
         return member
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Put one member in the place of another."""
         self.reset([new if member is old else member for member in self])
 
     def reset(self, members: Sequence[ClassicMember]) -> None:
