@@ -10,11 +10,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.spark.executors import ExecutorReport, NoExecutor, ask_executors
-from headgate.spark.installation import Installation, find_installation, ports_of_brokers, probe_worker
+from headgate.spark.installation import Installation, add_conf_option, find_installation, ports_of_brokers, probe_worker
 from headgate.spark.jar_sets import CONNECTOR, SETS, Jar
 from headgate.spark.jars import default_folder, is_right
 from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result, seconds
@@ -84,24 +85,17 @@ def check_packages(packages: Mapping[str, str | None]) -> Iterator[CheckResult]:
 
 def check_java(version: str | None, place: str) -> CheckResult:
     """`version`: of the file `release` beside `java`, as 17.0.12; None without one."""
+    result = partial(CheckResult, "java")
     if not place:
-        return CheckResult(
-            "java", WRONG, "no java on the path, no JAVA_HOME", "install a JDK 17 or 21, or set JAVA_HOME"
-        )
+        return result(WRONG, "no java on the path, no JAVA_HOME", "install a JDK 17 or 21, or set JAVA_HOME")
     if version is None:
-        return CheckResult(
-            "java", NOTE, f"{place} does not tell its version", f"run {place}/bin/java -version: 17 or 21"
-        )
+        return result(NOTE, f"{place} does not tell its version", f"run {place}/bin/java -version: 17 or 21")
     number = _first_number(version.removeprefix("1."))
     if number < OLDEST_JAVA:
-        return CheckResult(
-            "java", WRONG, f"{version} at {place}", "Spark 4 needs Java 17: set JAVA_HOME to a JDK 17 or 21"
-        )
+        return result(WRONG, f"{version} at {place}", "Spark 4 needs Java 17: set JAVA_HOME to a JDK 17 or 21")
     if number not in TESTED_JAVA:
-        return CheckResult(
-            "java", NOTE, f"{version} at {place}", "Spark 4 is made for Java 17 and 21: set JAVA_HOME to one"
-        )
-    return CheckResult("java", OK, f"{version} at {place}")
+        return result(NOTE, f"{version} at {place}", "Spark 4 is made for Java 17 and 21: set JAVA_HOME to one")
+    return result(OK, f"{version} at {place}")
 
 
 def check_scala(spark: str | None, names: Sequence[str]) -> CheckResult:
@@ -284,9 +278,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--master", metavar="url", help="of a cluster: dial in a task on its executors; this starts a session"
     )
-    parser.add_argument(
-        "--conf", action="append", default=[], type=_setting, metavar="name=value", help="of Spark; may be repeated"
-    )
+    add_conf_option(parser)
     parser.add_argument("--python", metavar="path", help="the workers' interpreter; default: as Spark chooses it")
     add_format_options(parser)
     options = parser.parse_args(arguments)
@@ -324,13 +316,6 @@ def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> 
             "the workers need free cores and memory (spark.executor.memory), the interpreter of the setting "
             "spark.pyspark.python, and a way to the driver (spark.driver.host)",
         )
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting; write name=value")
-    return name, value
 
 
 def examine(installed: Installation, environment: Mapping[str, str]) -> Iterator[CheckResult]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import shutil
@@ -166,3 +167,17 @@ def _own_address() -> str | None:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return None
+
+
+def add_conf_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--conf name=value`: settings of Spark."""
+    parser.add_argument(
+        "--conf", action="append", default=[], type=_setting, metavar="name=value", help="of Spark; may be repeated"
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting; write name=value")
+    return name, value

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.spark.installation import add_conf_option
 from headgate.spark.jars import JarsMissing
 from headgate.spark.load.formats.decoding import AVRO, FORMATS, RAW, Decoding
 from headgate.spark.load.output.documents import DamagedDocument, LoadPlan, Manifest
@@ -339,19 +340,6 @@ def _verify_parser() -> argparse.ArgumentParser:
     parser.add_argument("--manifests-only", action="store_true", help="do not count the rows of a table in Spark")
     add_format_options(parser)
     return parser
-
-
-def add_conf_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--conf", action="append", default=[], type=_setting, metavar="name=value", help="of Spark; may be repeated"
-    )
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting; write name=value")
-    return name, value
 
 
 def _time(text: str) -> int:

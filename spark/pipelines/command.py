@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from headgate.spark.load.command import add_conf_option
+from headgate.spark.installation import add_conf_option
 from headgate.spark.reading.log_reader import LogUnavailable, OffsetOutOfRange
 from headgate.spark.reading.opening import Origin
 from headgate.tools.arguments import now_ms
