@@ -97,7 +97,7 @@ def run_check(connect: Connect, options: argparse.Namespace) -> CommandResult:
 def _subject(location: OffsetLocation) -> _Subject:
     """Raises UsageError."""
     if location.kind == TABLE:
-        from headgate.spark.positions import loads  # a load has more to import than a checkpoint
+        from headgate.spark.load import positions as loads  # a load has more to import than a checkpoint
 
         return _Subject(loads.positions(location.name), {}, TopicIds(loads.topic_ids(location.name)), [], None)
     if location.kind != CHECKPOINT:

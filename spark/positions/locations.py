@@ -134,7 +134,7 @@ def _of_zookeeper(location: OffsetLocation, cluster: Cluster, topics: WantedTopi
 
 
 def _of_table(location: OffsetLocation) -> LocationOffsets:
-    from headgate.spark.positions import loads  # a load has more to import than the other locations
+    from headgate.spark.load import positions as loads  # a load has more to import than the other locations
 
     offsets = {partition: OffsetAndMetadata(offset) for partition, offset in loads.positions(location.name).items()}
     return LocationOffsets(offsets, rates=loads.rates(location.name), topic_ids=loads.topic_ids(location.name))

@@ -141,8 +141,8 @@ def test_check_of_a_load_has_the_ids_of_its_plan(
     run: Run, model: ModelCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     positions = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
-    monkeypatch.setattr("headgate.spark.positions.loads.positions", lambda out: positions)
-    monkeypatch.setattr("headgate.spark.positions.loads.topic_ids", lambda out: {"t": b"t" * 16})
+    monkeypatch.setattr("headgate.spark.load.positions.positions", lambda out: positions)
+    monkeypatch.setattr("headgate.spark.load.positions.topic_ids", lambda out: {"t": b"t" * 16})
     place = f"table:{tmp_path}"
     assert run(command.check, place).code == 0
     assert "leave --note out" in run(command.check, place, "--note").errors[0]
@@ -174,9 +174,9 @@ def test_offsets_of_a_topic_made_anew_are_refused(
     run: Run, model: ModelCluster, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(command.check, query, "--note")
-    monkeypatch.setattr("headgate.spark.positions.loads.positions", lambda out: {TopicPartition("t", 0): 5})
-    monkeypatch.setattr("headgate.spark.positions.loads.topic_ids", lambda out: {"t": b"t" * 16})
-    monkeypatch.setattr("headgate.spark.positions.loads.rates", lambda out: {})
+    monkeypatch.setattr("headgate.spark.load.positions.positions", lambda out: {TopicPartition("t", 0): 5})
+    monkeypatch.setattr("headgate.spark.load.positions.topic_ids", lambda out: {"t": b"t" * 16})
+    monkeypatch.setattr("headgate.spark.load.positions.rates", lambda out: {})
     model.groups["billing"] = ModelGroup(offsets={("t", 0): (5, 3, "")})
     places = (query, f"table:{tmp_path}", "group:billing")
     for place in places:

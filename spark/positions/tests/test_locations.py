@@ -177,6 +177,6 @@ def test_the_output_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     place = parse_location(f"table:{tmp_path}")
     with pytest.raises(UsageError, match="has no published load"):
         read_location(place, no_cluster, {})
-    monkeypatch.setattr("headgate.spark.positions.loads.positions", lambda out: {T0: 5})
-    monkeypatch.setattr("headgate.spark.positions.loads.topic_ids", lambda out: {"t": b"t" * 16})
+    monkeypatch.setattr("headgate.spark.load.positions.positions", lambda out: {T0: 5})
+    monkeypatch.setattr("headgate.spark.load.positions.topic_ids", lambda out: {"t": b"t" * 16})
     assert numbers(read_location(place, no_cluster, {})) == {T0: 5}
