@@ -68,15 +68,10 @@ class FetchSessions:
         self._sessions: dict[int, _Session] = {}  # the least recently used first
         self._evictable: list[tuple[int, int]] = []
         """(size, session id) of sessions that are old enough to be replaced, the least valuable first."""
-        self._total_partitions = 0
+        self.total_partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def total_partitions(self) -> int:
-        """The number of remembered partitions, over all sessions."""
-        return self._total_partitions
 
     def begin(self, request: FetchRequest, version: int, now_ms: float) -> FetchTurn:
         """Begin one fetch, with or without a session.
@@ -165,11 +160,11 @@ class FetchSessions:
 
     def _resize(self, session: _Session, size: int) -> bool:
         """Update the count of a session's partitions. False if none are left, which ends the session."""
-        self._total_partitions += size - session.size
+        self.total_partitions += size - session.size
         session.size = size
         if not size:
             self._remove(session)
-        elif size > MAX_SESSION_PARTITIONS or self._total_partitions > self._max_total_partitions:
+        elif size > MAX_SESSION_PARTITIONS or self.total_partitions > self._max_total_partitions:
             self._refuse_large(session)
         return size > 0
 
@@ -185,7 +180,7 @@ class FetchSessions:
             return None
         session = _Session(self._new_id(), uses_topic_ids, size, now_ms)
         self._sessions[session.id] = session
-        self._total_partitions += size
+        self.total_partitions += size
         return session
 
     def _new_id(self) -> int:
@@ -195,7 +190,7 @@ class FetchSessions:
                 return session_id
 
     def _make_room(self, size: int, now_ms: float) -> bool:
-        while len(self._sessions) >= self._max_slots or self._total_partitions + size > self._max_total_partitions:
+        while len(self._sessions) >= self._max_slots or self.total_partitions + size > self._max_total_partitions:
             if not self._evict(size, now_ms):
                 return False
         return True
@@ -226,7 +221,7 @@ class FetchSessions:
     def _remove(self, session: _Session | None) -> None:
         if session is not None:
             del self._sessions[session.id]
-            self._total_partitions -= session.size
+            self.total_partitions -= session.size
             self._forget_rank(session)
             session.is_closed = True
             self._touch_list(session.changed)

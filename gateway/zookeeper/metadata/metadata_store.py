@@ -147,11 +147,6 @@ class ZooKeeperMetadataStore(MetadataStore):
         return self._end_offset
 
     @property
-    def is_controller(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
-        return self._election.is_elected
-
-    @property
     def leaderless(self) -> int:
         """How many partitions wait for their first leader epoch of this start."""
         return len(self._watcher.leaderless)

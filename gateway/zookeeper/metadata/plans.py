@@ -9,7 +9,6 @@ next controller completes.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Final
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
@@ -67,20 +66,6 @@ def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
             for name in sorted(cluster.without_id)
         ),
     )
-
-
-def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
-    """Multis that begin this broker's leadership, with the next leader epochs and without dead brokers in the ISR.
-
-    They cover the partitions that this broker may lead (`may_lead`). The image must have the leaders of ZooKeeper.
-    """
-    alive = {node_id, *cluster.image.brokers}
-    wanted = []
-    for name, topic in cluster.image.topics.items():
-        for index, state in enumerate(topic.partitions):
-            if may_lead(state, node_id, alive):
-                wanted.append(_write_state(cluster, name, index, led_by(state, node_id, alive)))
-    return _guarded(cluster, chain.from_iterable(wanted))
 
 
 def may_lead(state: PartitionState, node_id: int, alive: Container[int]) -> bool:
