@@ -22,11 +22,9 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata import new_metadata_log, unknown_configs
-from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from headgate.gateway.metadata.new_topics import (
-    MAX_PARTITIONS_AT_ONCE,
-    new_topic_id,
-)
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, PartitionState
+from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, new_topic_id
+from headgate.gateway.metadata.records import config_records, partition_records
 from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
@@ -314,14 +312,13 @@ def _adopt_topic(
     adopted.records.append(TopicRecord(name=name, topic_id=topic_id))
     for index in range(count):
         latest = partitions[index].latest_epoch if index in partitions else -1
-        adopted.records.append(_partition(topic_id, index, max(latest, epochs.get(index, -1)) + 1, config.node_id))
+        leader_epoch, alone = max(latest, epochs.get(index, -1)) + 1, (config.node_id,)
+        state = PartitionState(config.node_id, leader_epoch, alone, alone, 0)
+        adopted.records += partition_records(topic_id, index, (state,))
     configs = _configs(name, of_kafka, known, config, adopted)
     own = " ".join(f"{key}={value}" for key, value in configs.items()) or "no configs of its own"
     adopted.notes.append((logging.INFO, f"{name}: {count} partitions, id {layout.format_id(topic_id)}, {own}"))
-    adopted.records += [
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
-        for key, value in configs.items()
-    ]
+    adopted.records += config_records(name, configs)
 
 
 def _topic_id(name: str, partitions: Mapping[int, KafkaPartition], of_kafka: KnownTopic | None) -> bytes | None:
@@ -335,18 +332,6 @@ def _topic_id(name: str, partitions: Mapping[int, KafkaPartition], of_kafka: Kno
             f"{name}; move them away"
         )
     return next(iter(ids), None if of_kafka is None else of_kafka.topic_id)
-
-
-def _partition(topic_id: bytes, index: int, leader_epoch: int, node_id: int) -> PartitionRecord:
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=[node_id],
-        isr=[node_id],
-        leader=node_id,
-        leader_epoch=leader_epoch,
-        partition_epoch=0,
-    )
 
 
 def _configs(

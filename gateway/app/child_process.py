@@ -38,6 +38,7 @@ class ChildProcess:
         self._past_log = ""
 
     def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
+        """Start with these settings. Returns the endpoints. Raises HeadgateError."""
         arguments = [f"--override={name}={value}" for name, value in overrides.items()]
         root = str(Path(headgate.__file__).resolve().parents[1])
         if self._log_file is None:
@@ -89,6 +90,7 @@ class ChildProcess:
             self.kill()
 
     def kill(self) -> None:
+        """Stop at once, without any further write."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -100,6 +102,7 @@ class ChildProcess:
                 pipe.close()
 
     def discard(self) -> None:
+        """Stop the broker, and ignore errors."""
         self.kill()
         self._past_log, file, self._log_file = self.log(), self._log_file, None
         if file is not None:

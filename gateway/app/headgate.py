@@ -15,9 +15,12 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from headgate.gateway.app.child_process import ChildProcess, HeadgateError
+
+if TYPE_CHECKING:
+    from headgate.gateway.app.in_process import InProcess
 
 # Defaults for tests: a free port, and no wait for more members when a group begins.
 _DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
@@ -25,30 +28,6 @@ _DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.de
 _NEAR = {"0.0.0.0": "127.0.0.1", "[::]": "127.0.0.1"}  # noqa: S104
 
 _topic_numbers = itertools.count(1)
-
-
-class BrokerRunner(Protocol):
-    """Runs a broker: in a child process, or in a thread of this one."""
-
-    pid: int
-
-    def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
-        """Start with these settings. Returns the endpoints. Raises HeadgateError."""
-
-    def stop(self, deadline_s: float) -> None:
-        """Stop cleanly. Raises HeadgateError."""
-
-    def kill(self) -> None:
-        """Stop at once, without any further write."""
-
-    def discard(self) -> None:
-        """Stop the broker, and ignore errors."""
-
-    def is_running(self) -> bool:
-        """Whether the broker runs."""
-
-    def log(self) -> str:
-        """The log of the broker, over all its starts."""
 
 
 class Headgate:
@@ -76,7 +55,7 @@ class Headgate:
         self._keeps_data = directory is not None or "log.dirs" in given or "log.dir" in given
         self.directory = str(directory) if directory is not None else given.get("log.dirs", given.get("log.dir", ""))
         self._endpoints: Sequence[str] = ()
-        self._runner = _in_process() if in_process else ChildProcess()
+        self._runner: ChildProcess | InProcess = _in_process() if in_process else ChildProcess()
         self._clean_up: weakref.finalize[..., Headgate] | None = None
 
     def __enter__(self) -> Self:
@@ -167,10 +146,9 @@ class Headgate:
 
         Raises HeadgateError for a broker in another process.
         """
-        advance = getattr(self._runner, "advance", None)
-        if advance is None:
+        if isinstance(self._runner, ChildProcess):
             raise HeadgateError("the clock of another process cannot be moved; use Headgate(in_process=True)")
-        advance(milliseconds)
+        self._runner.advance(milliseconds)
 
 
 def _text(value: object) -> str:
@@ -181,13 +159,13 @@ def _text(value: object) -> str:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _in_process() -> BrokerRunner:
+def _in_process() -> InProcess:
     from headgate.gateway.app.in_process import InProcess
 
     return InProcess(os.getpid())
 
 
-def _clean_up(runner: BrokerRunner, directory: str | None) -> None:
+def _clean_up(runner: ChildProcess | InProcess, directory: str | None) -> None:
     runner.discard()
     if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)

@@ -131,8 +131,8 @@ class _MultiRead:
     __slots__ = ("paths",)
     type = 22
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = paths
+    def __init__(self, kazoo: Any, paths: Sequence[str]) -> None:
+        self.paths = [_complete(kazoo, path) for path in paths]
 
     def serialize(self) -> bytes:
         get = serialization.multiheader_struct.pack(serialization.GetData.type, False, -1)
@@ -167,7 +167,7 @@ class _SetWatches:
 
     def serialize(self) -> bytes:
         """Kazoo calls this in its own thread just before the request is sent: events may come before the answer."""
-        paths = [f"{self._kazoo.chroot}{path}".rstrip("/") or "/" for path in self._paths]
+        paths = [_complete(self._kazoo, path) for path in self._paths]
         for path in paths:
             self._kazoo._data_watchers[path].add(self._watch)  # noqa: SLF001 - as kazoo does after a read
         count, none = serialization.int_struct.pack(len(paths)), serialization.int_struct.pack(0)
@@ -256,7 +256,8 @@ class ZooKeeperClient:
         if not all(map(is_valid_path, paths)):
             self._scheduler.call_soon(partial(resume, KeeperError.BAD_ARGUMENTS))
         elif self._reads_many and paths:
-            self._put(partial(_send_reads, paths), _nodes_data, partial(self._read_many, paths, resume))
+            send = partial(_send, lambda kazoo: _MultiRead(kazoo, paths))
+            self._put(send, _nodes_data, partial(self._read_many, paths, resume))
         else:
             self._read_each(paths, resume)
 
@@ -289,7 +290,8 @@ class ZooKeeperClient:
         if not all(map(is_valid_path, paths)):
             self._scheduler.call_soon(partial(resume, KeeperError.BAD_ARGUMENTS))
         else:
-            self._put(partial(_send_watches, paths, zxid, _Watch(watch, self._arrive)), _nothing, resume)
+            kazoo_watch = _Watch(watch, self._arrive)
+            self._put(partial(_send, lambda kazoo: _SetWatches(kazoo, paths, zxid, kazoo_watch)), _nothing, resume)
 
     def children(self, path: str, resume: Resume[Children], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
@@ -302,7 +304,7 @@ class ZooKeeperClient:
     def create(self, node: Create, resume: Resume[str]) -> None:
         path, data, is_ephemeral, is_sequential = node
         self._ask(
-            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, resume
+            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), str, resume
         )
 
     def set(self, path: str, data: bytes | None, version: int, resume: Resume[Stat]) -> None:
@@ -329,7 +331,9 @@ class ZooKeeperClient:
         assert self._closed is None, "close() is called once"
         self._closed = resume
         self._is_clean, self.is_connected = self.is_connected, False
-        self._refuse_waiting()
+        unsent, self._waiting = self._waiting, deque()
+        for request in unsent:
+            self._scheduler.call_soon(partial(request.resume, KeeperError.NOT_CONNECTED))
         self._close_timer = self._scheduler.call_after(CLOSE_WITHIN_MS if self._is_clean else 0, self._end)
         threading.Thread(target=_stop, args=(self._kazoo, partial(self._arrive, self._end)), daemon=True).start()
 
@@ -465,11 +469,6 @@ class ZooKeeperClient:
         if self._closed is None:
             self._on_event(event)
 
-    def _refuse_waiting(self) -> None:
-        unsent, self._waiting = self._waiting, deque()
-        for request in unsent:
-            self._scheduler.call_soon(partial(request.resume, KeeperError.NOT_CONNECTED))
-
     def _end(self) -> None:
         """Finish `close`: the session is closed, or ZooKeeper took too long."""
         if self._is_closed:
@@ -515,25 +514,23 @@ def _stop(kazoo: Any, stopped: Callable[[], None]) -> None:
         stopped()
 
 
-def _send_reads(paths: Sequence[str], kazoo: Any) -> Any:
-    result = kazoo.handler.async_result()
-    request = _MultiRead([f"{kazoo.chroot}{path}".rstrip("/") or "/" for path in paths])
-    kazoo._call(request, result)  # noqa: SLF001 - kazoo has no function for requests of others
-    return result
-
-
-def _send_watches(paths: Sequence[str], zxid: int, watch: _Watch, kazoo: Any) -> Any:
+def _send(make: Callable[[Any], Any], kazoo: Any) -> Any:
     """Kazoo's asynchronous result of a request that kazoo has no function for."""
     result = kazoo.handler.async_result()
-    kazoo._call(_SetWatches(kazoo, paths, zxid, watch), result)  # noqa: SLF001 - as above
+    kazoo._call(make(kazoo), result)  # noqa: SLF001 - see above
     return result
+
+
+def _complete(kazoo: Any, path: str) -> str:
+    """The path with the chroot."""
+    return f"{kazoo.chroot}{path}".rstrip("/") or "/"
 
 
 def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
     """A multi. It bypasses kazoo's functions for the operations, which refuse null data."""
     transaction = kazoo.transaction()
     for operation in operations:
-        path = f"{kazoo.chroot}{operation.path}".rstrip("/") or "/"
+        path = _complete(kazoo, operation.path)
         match operation:
             case Create(_, data, is_ephemeral, is_sequential):
                 flags = _EPHEMERAL * is_ephemeral | _SEQUENTIAL * is_sequential
@@ -553,10 +550,6 @@ def _error(error: BaseException) -> KeeperError:
         logger.error("ZooKeeper answered a request with an unexpected error: %r", error)
         return KeeperError.OTHER
     return known
-
-
-def _same(value: str) -> str:
-    return value
 
 
 def _nothing(_value: Any) -> None:

@@ -22,7 +22,6 @@ from headgate.gateway.zookeeper.session import (
     Operation,
     Refused,
     Results,
-    Resume,
     Session,
     Stat,
     Watch,
@@ -93,11 +92,7 @@ def children(session: Session, path: str, watch: Watch | None = None) -> Task[tu
 
 def multi(session: Session, operations: Sequence[Operation]) -> Task[Results | Refused]:
     """Do all operations, or none. Raises Failed."""
-
-    def ask(resume: Resume[Results | Refused]) -> None:
-        session.multi(operations, resume)
-
-    results: Results | Refused = checked(operations[0].path, (yield ask))
+    results: Results | Refused = checked(operations[0].path, (yield partial(session.multi, operations)))
     return results
 
 

@@ -36,7 +36,7 @@ READS_AT_A_TIME: Final = 64
 def read_notes(session: Session) -> Task[list[DeletedTopic]]:
     """The notes of all deletions. Raises Failed."""
     names = yield from children(session, DELETED_TOPICS_PATH)
-    found = yield from get_many(session, [f"{DELETED_TOPICS_PATH}/{name}" for name in names]) if names else _nothing()
+    found = (yield from get_many(session, [f"{DELETED_TOPICS_PATH}/{name}" for name in names])) if names else []
     notes = []
     for name, node in zip(names, found, strict=True):
         try:
@@ -44,11 +44,6 @@ def read_notes(session: Session) -> Task[list[DeletedTopic]]:
         except InvalidNode as error:
             logger.error("%s; the offsets of that topic stay", error)
     return notes
-
-
-def _nothing() -> Task[list[None]]:
-    yield from ()
-    return []
 
 
 class OffsetsOfDeletedTopic(NamedTuple):

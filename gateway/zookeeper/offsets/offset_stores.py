@@ -387,7 +387,10 @@ class OffsetStores:
 
         def ask(group_id: str) -> Outcome[Any]:
             group = self.dual(group_id)
-            decide_one = partial(_decide_one, decide, group_id)
+
+            def decide_one(shard: GroupShard, ticket: Ticket) -> Decision:
+                return decide(shard, group_id, ticket)
+
             return self._coordinator.submit(group_id, decide_one) if group is None else group.commit(None, decide_one)
 
         return gather_replies(group_ids, ask, assemble)
@@ -465,12 +468,6 @@ class OffsetStores:
     def _partitions_of(self, name: str) -> int:
         topic = self._metadata.image.topics.get(name)
         return 0 if topic is None else len(topic.partitions)
-
-
-def _decide_one(
-    decide: Callable[[GroupShard, str, Ticket], Decision], group_id: str, shard: GroupShard, ticket: Ticket
-) -> Decision:
-    return decide(shard, group_id, ticket)
 
 
 def _rows_of_zero(
