@@ -6,7 +6,6 @@ Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success, 1 fa
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +13,12 @@ from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from headgate.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from headgate.storage.disk.layout import format_id
 from headgate.tools.client.client import Client, ClientError
-from headgate.tools.output import Row, common_options, format_table, print_errors, wants_table
+from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result
 
-FAILED = 1
 _TOPIC_RESOURCE = 2
 _DYNAMIC_TOPIC_CONFIG = 1  # the source of a config in DescribeConfigs
 
@@ -37,12 +32,10 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         with Client(options.bootstrap_server, timeout_s=options.timeout) as client:
-            rows, failures = options.run(client, options)
+            result = CommandResult(*options.run(client, options))
     except ClientError as error:
-        rows, failures = [], [str(error)]
-    _print(rows, is_table=wants_table(options))
-    print_errors("topics", failures)
-    return FAILED if failures else 0
+        result = CommandResult(failures=[str(error)])
+    return print_result("topics", result, options, _table)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -199,14 +192,8 @@ def _metadata(client: Client, names: Sequence[str] | None) -> list[MetadataRespo
 # -------------------------------------------------------------------------------------------------------------- output
 
 
-def _print(rows: Iterable[Row], *, is_table: bool) -> None:
-    if not is_table:
-        for row in rows:
-            print(json.dumps(row))
-        return
-    flat = [line for row in rows for line in _flatten(row)]
-    for line in format_table(flat):
-        print(line)
+def _table(rows: Sequence[Row]) -> list[str]:
+    return format_table([line for row in rows for line in _flatten(row)])
 
 
 def _flatten(row: Row) -> list[Row]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.option_table import (
@@ -34,8 +34,6 @@ _INT64_MAX: Final = (1 << 63) - 1
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY: Final = re.compile(r"\s*(\d{1,12})\s*([a-z]*)\s*")
 _BATCH_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -86,11 +84,12 @@ def parse(options: Mapping[str, str]) -> ReadOptions:
     if smallest and largest and smallest > largest:
         raise UsageError(f"minOffsetsPerTrigger {smallest} is higher than maxOffsetsPerTrigger {largest}")
     sizes = [_number(values, name) for name in ("kafka.max.partition.fetch.bytes", "kafka.fetch.max.bytes")]
+    isolation = _one_of(values, "kafka.isolation.level", ("read_committed", "read_uncommitted"), "read_uncommitted")
     return ReadOptions(
         subscription=_subscription(values),
         bootstrap=bootstrap,
         log_directories=directories,
-        isolation=_choice(values, "kafka.isolation.level", IsolationLevel, IsolationLevel.READ_UNCOMMITTED),
+        isolation=IsolationLevel(isolation),
         start=_position(values, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
         end=_position(values, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets") or Edge.LATEST,
         fails_without_time=_one_of(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) != "latest",
@@ -199,16 +198,6 @@ def _one_of(values: Mapping[str, str], name: str, choices: Sequence[str], defaul
     if value not in choices:
         raise UsageError(f"{name} is {value!r}; it can be {' or '.join(choices)}")
     return value
-
-
-def _choice(values: Mapping[str, str], name: str, kind: Callable[[str], T], default: T) -> T:
-    text = values.get(name.lower())
-    if text is None:
-        return default
-    try:
-        return kind(text.strip().lower())
-    except ValueError:
-        raise UsageError(f"{name} is {text!r}; it can be read_committed or read_uncommitted") from None
 
 
 def _number(values: Mapping[str, str], name: str) -> int | None:

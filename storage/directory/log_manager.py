@@ -343,11 +343,9 @@ class LogManager:
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
         """As `LogDirectory.begin_deletion`; None if no directory has the partition, or if it is being created."""
         log_directory = self.directory_of(key)
-        return (
-            None
-            if log_directory is None or log_directory.is_creating(key)
-            else log_directory.begin_deletion(key, topic_id)
-        )
+        if log_directory is None or log_directory.is_creating(key):
+            return None
+        return log_directory.begin_deletion(key, topic_id)
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
         """As `LogDirectory.end_deletion`."""
