@@ -7,14 +7,7 @@ from functools import partial
 from typing import Any
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.authorization import (
-    CLUSTER_NAME,
-    DENIALS,
-    AclOperation,
-    AclResource,
-    Authorization,
-    Rule,
-)
+from headgate.gateway.api.authorization import CLUSTER_NAME, DENIALS, AclOperation, AclResource, Authorization, Rule
 from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.protocol.steps import lazy_map

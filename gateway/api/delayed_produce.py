@@ -20,12 +20,7 @@ from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, PENDING, A
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.runtime.tasks import Changes, Silent, Task, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.messages.produce import (
-    NodeEndpoint,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from headgate.protocol.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
 
 Delayed: TypeAlias = tuple[Append | None, PartitionProduceResponse]
 """An append that may have to wait, with its row; or None, and a row that names another leader."""

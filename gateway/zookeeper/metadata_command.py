@@ -19,12 +19,7 @@ from headgate.gateway.metadata.metadata_log import LOG_CONFIG
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC, new_topic_id
 from headgate.gateway.metadata.records import image_records
 from headgate.gateway.runtime.tasks import Task, gather
-from headgate.gateway.zookeeper.layout.cluster import (
-    CLUSTER_ID_PATH,
-    CONTROLLER_EPOCH_PATH,
-    ClusterId,
-    ControllerEpoch,
-)
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, ClusterId, ControllerEpoch
 from headgate.gateway.zookeeper.layout.configs import CLIENTS, CONFIG_PATH, IPS, USERS
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster

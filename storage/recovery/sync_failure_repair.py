@@ -38,12 +38,7 @@ from headgate.storage.recovery.quarantine import quarantine_cut, quarantine_name
 from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.batch_seek import NO_LIMIT, seek
 from headgate.storage.segment.index import OffsetIndex
-from headgate.storage.segment.index_finalization import (
-    INDEX_SUFFIXES,
-    content_of,
-    last_time,
-    note_written,
-)
+from headgate.storage.segment.index_finalization import INDEX_SUFFIXES, content_of, last_time, note_written
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.segment_file import GROWING, LOG_SUFFIX, SOUND
 from headgate.storage.segment.transaction_index import parse

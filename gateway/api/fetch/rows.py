@@ -9,12 +9,7 @@ from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.refusals import known_code, refusal
 from headgate.gateway.replication.replica import READ_COMMITTED, Replica
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchPartition,
-    PartitionData,
-)
+from headgate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from headgate.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from headgate.storage.segment.file_slice import FileSlice
 

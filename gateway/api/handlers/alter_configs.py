@@ -10,12 +10,7 @@ from collections.abc import Mapping
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
-from headgate.gateway.api.config_resources import (
-    altered_broker,
-    altered_group,
-    altered_topic,
-    has_no_settings,
-)
+from headgate.gateway.api.config_resources import altered_broker, altered_group, altered_topic, has_no_settings
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each

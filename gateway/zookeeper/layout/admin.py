@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
-from headgate.gateway.zookeeper.layout.node import (
-    NodeFields,
-    decode_fields,
-    encode_object,
-    topic_child_path,
-)
+from headgate.gateway.zookeeper.layout.node import NodeFields, decode_fields, encode_object, topic_child_path
 
 DELETE_TOPICS_PATH: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS_PATH: Final = "/admin/reassign_partitions"

@@ -15,12 +15,7 @@ from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.tasks import Task, WaitList, gather
-from headgate.gateway.zookeeper.layout.cluster import (
-    CLUSTER_ID_PATH,
-    CONTROLLER_EPOCH_PATH,
-    CONTROLLER_PATH,
-    ClusterId,
-)
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection

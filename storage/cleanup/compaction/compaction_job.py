@@ -12,12 +12,7 @@ from typing import Any, NamedTuple
 from headgate.protocol.records import compression
 from headgate.protocol.records.batch import NO_TIMESTAMP
 from headgate.storage.cleanup.compaction import planning
-from headgate.storage.cleanup.compaction.planning import (
-    CleanableRatio,
-    CleanedTransactions,
-    LogFacts,
-    SegmentFacts,
-)
+from headgate.storage.cleanup.compaction.planning import CleanableRatio, CleanedTransactions, LogFacts, SegmentFacts
 from headgate.storage.config import LONG_MAX
 from headgate.storage.log.log import Log
 from headgate.storage.segment.transaction_index import AbortedTransaction, parse
