@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.cluster import Cluster, group_by_failure
-from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
+from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP, OffsetStatus, first_unread, measure
 from headgate.tools.groups.members import GroupDescription, MemberDescription
 from headgate.tools.groups.offsets import (
     READ_UNCOMMITTED,
@@ -134,22 +134,11 @@ def _partition_lag(
     if partition not in ends.starts:
         status = NO_SUCH_PARTITION if is_unknown_partition(ends.failed[partition]) else UNKNOWN
         return PartitionLag(group, partition, row, None, None, None, None, status, None, owner)
-    start, end = ends.starts[partition], ends.readable_end(partition, row and row.offset)
-    lag = _lag(partition, row, start, end, times, now_ms)
+    offset = None if row is None else row.offset
+    start, end = ends.starts[partition], ends.readable_end(partition, offset)
+    unread = first_unread(offset, start, end)
+    oldest = None if unread is None else times.get(FetchPosition(partition, unread), UNKNOWN_TIMESTAMP)
+    lag = measure(offset, start, end, oldest, now_ms)
     leader = cluster.routing.leader(partition)
     node = None if isinstance(leader, Failure) else leader
     return PartitionLag(group, partition, row, start, end, lag.records, lag.seconds, lag.status.value, node, owner)
-
-
-def _lag(
-    partition: TopicPartition,
-    row: OffsetAndMetadata | None,
-    start: int,
-    end: int,
-    times: Mapping[FetchPosition, int | None],
-    now_ms: int,
-) -> Lag:
-    offset = None if row is None else row.offset
-    unread = first_unread(offset, start, end)
-    oldest = None if unread is None else times.get(FetchPosition(partition, unread), UNKNOWN_TIMESTAMP)
-    return measure(offset, start, end, oldest, now_ms)

@@ -8,7 +8,6 @@ from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.metadata.planning.features import FeatureUpdate
 from headgate.gateway.metadata.planning.features import update_features as plan
 from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.update_features import (
@@ -25,13 +24,15 @@ from headgate.protocol.messages.update_features import (
 def update_features(request: UpdateFeaturesRequest, context: HandlerContext) -> Outcome[UpdateFeaturesResponse]:
     """Change the levels of the named features."""
     metadata = context.broker.metadata
-    updates = [_update(update, context.version) for update in request.feature_updates]
+    updates = request.feature_updates
+    if not context.version:
+        updates = [_of_version_1(update) for update in updates]
     change = metadata.submit(plan(metadata.planned, updates), request.validate_only)
-    results = [UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates]
+    results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in updates]
     response = UpdateFeaturesResponse(error_message=None, results=results)
     return settled(context, change, lambda: response)
 
 
-def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
-    downgrade = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type if version else downgrade)
+def _of_version_1(update: FeatureUpdateKey) -> FeatureUpdateKey:
+    upgrade_type = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return FeatureUpdateKey(update.feature, update.max_version_level, upgrade_type=upgrade_type)

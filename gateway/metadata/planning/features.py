@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import Image
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord, MetadataRecord
-from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
+from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey
 
 
-class FeatureUpdate(NamedTuple):
-    """A feature, its new level (0 is off), and the kind of change as UpdateFeatures numbers it."""
-
-    name: str
-    level: int
-    upgrade_type: int
-
-
-def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> list[MetadataRecord]:
-    """The records that finalize every feature, or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
+def update_features(image: Image, updates: Sequence[FeatureUpdateKey]) -> list[MetadataRecord]:
+    """The records that finalize every feature, or none; level 0 is off. Raises KafkaError(INVALID_UPDATE_VERSION)."""
     present = features.levels(image)
     for update in updates:
         _check(update, present)
-    levels = {update.name: update.level for update in updates}
+    levels = {update.feature: update.max_version_level for update in updates}
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
-def _check(update: FeatureUpdate, present: dict[str, int]) -> None:
-    name, level, upgrade_type = update
+def _check(update: FeatureUpdateKey, present: dict[str, int]) -> None:
+    name, level, upgrade_type = update.feature, update.max_version_level, update.upgrade_type
     if name not in features.HIGHEST:
         raise _invalid(f"feature {name[:100]!r} does not exist; the features are {', '.join(features.HIGHEST)}")
     if not 0 <= level <= features.HIGHEST[name]:

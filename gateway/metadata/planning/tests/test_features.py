@@ -5,17 +5,17 @@ import pytest
 from headgate.gateway.metadata import features
 from headgate.gateway.metadata.features import GROUP_VERSION, TRANSACTION_VERSION
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.planning.features import FeatureUpdate, update_features
+from headgate.gateway.metadata.planning.features import update_features
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
+from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey
 
 EMPTY = Image.empty()
-LOWERED = EMPTY.apply_all(update_features(EMPTY, [FeatureUpdate(GROUP_VERSION, 0, SAFE_DOWNGRADE)]))
+LOWERED = EMPTY.apply_all(update_features(EMPTY, [FeatureUpdateKey(GROUP_VERSION, 0, upgrade_type=SAFE_DOWNGRADE)]))
 
 
 def test_levels_go_down_and_up() -> None:
     assert features.levels(LOWERED) == {GROUP_VERSION: 0, TRANSACTION_VERSION: 2}
-    raised = LOWERED.apply_all(update_features(LOWERED, [FeatureUpdate(GROUP_VERSION, 1, UPGRADE)]))
+    raised = LOWERED.apply_all(update_features(LOWERED, [FeatureUpdateKey(GROUP_VERSION, 1, upgrade_type=UPGRADE)]))
     assert features.levels(raised) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
     assert update_features(EMPTY, []) == []
 
@@ -35,6 +35,6 @@ def test_levels_go_down_and_up() -> None:
 )
 def test_levels_that_cannot_be(image: Image, name: str, level: int, upgrade_type: int, sentence: str) -> None:
     with pytest.raises(KafkaError) as caught:
-        update_features(image, [FeatureUpdate(name, level, upgrade_type)])
+        update_features(image, [FeatureUpdateKey(name, level, upgrade_type=upgrade_type)])
     assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
     assert sentence in caught.value.message
