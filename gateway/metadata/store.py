@@ -208,8 +208,8 @@ class MetadataStore(ABC):
 
     def take_producer_ids(self) -> tuple[range, Change]:
         """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
-        block = take_producer_ids(self.planned, self._config.node_id)
-        return range(block.first, block.first + block.size), self.submit(block.records)
+        block, records = take_producer_ids(self.planned, self._config.node_id)
+        return block, self.submit(records)
 
     # Changes
 

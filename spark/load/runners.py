@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import Any, NamedTuple
+from typing import Any
 
 from headgate.spark.jvm_noise import without_jvm_noise
 from headgate.spark.load.formats.decoding import BYTES, ERROR, RAW
@@ -87,7 +87,7 @@ class ProcessRunner:
             running = {pool.submit(_load_or_explain, job, index, wanted): wanted for index, wanted in tasks.items()}
             try:
                 for future in as_completed(running):
-                    future.result().check()
+                    future.result()
                     done(running[future])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -101,22 +101,12 @@ class ProcessRunner:
         """Nothing to close: the processes end with their tasks."""
 
 
-class _Outcome(NamedTuple):
-    """The end of a task in another process: not all exceptions can leave a process."""
-
-    failure: str | None
-
-    def check(self) -> None:
-        if self.failure is not None:
-            raise TaskFailed(self.failure)
-
-
-def _load_or_explain(job: LoadJob, index: int, wanted: OffsetRange) -> _Outcome:
+def _load_or_explain(job: LoadJob, index: int, wanted: OffsetRange) -> None:
+    """Load in another process. Raises TaskFailed, as not all exceptions can leave a process."""
     try:
         load_range(job, index, wanted)
     except TASK_ERRORS as error:
-        return _Outcome(str(error))
-    return _Outcome(None)
+        raise TaskFailed(str(error)) from None
 
 
 class SparkRunner:

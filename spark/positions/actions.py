@@ -25,7 +25,6 @@ from headgate.storage.disk.layout import format_id
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.actions import check_lag_limits
 from headgate.tools.groups.offsets import list_ends
-from headgate.tools.groups.reset import OffsetChange
 from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 
 _NOTHING_CHANGED = "nothing is changed"
@@ -186,13 +185,13 @@ def into_store(
 ) -> CommandResult:
     target: OffsetLocation = options.target
     plan = transfer.plan(cluster, found, target, allows_backwards=options.backwards)
-    rows = [_change_row(target, change) for change in plan.changes]
+    rows = [{"target": str(target), **change.row()} for change in plan.changes]
     if plan.problems:
         return CommandResult(rows, [*plan.problems, _NOTHING_CHANGED], notes)
     if not options.execute:
         return CommandResult(rows, notes=[*notes, DRY_RUN])
     applied, failures = transfer.apply(cluster, plan.changes, target)
-    return CommandResult([_change_row(target, change) for change in applied], failures, notes)
+    return CommandResult([{"target": str(target), **change.row()} for change in applied], failures, notes)
 
 
 def _into_file(
@@ -214,16 +213,3 @@ def _into_file(
     transfer.write_file(target.name, transfer.build_file(name, found))
     note = f"{len(rows)} offsets are in {target.name}, as those of group {json.dumps(name)}"
     return CommandResult(rows, notes=[*found.notes, note])
-
-
-def _change_row(target: OffsetLocation, change: OffsetChange) -> Row:
-    return {
-        "target": str(target),
-        "topic": change.partition.topic,
-        "partition": change.partition.number,
-        "before": change.before.offset if change.before else None,
-        "after": change.after.offset,
-        "start": change.start,
-        "end": change.end,
-        "note": change.note or ("unchanged" if change.is_unchanged else ""),
-    }

@@ -253,19 +253,7 @@ def _change(cluster: Cluster, targets: ResetTargets, options: argparse.Namespace
 
 
 def _change_rows(changes: Iterable[OffsetChange]) -> list[Row]:
-    return [
-        {
-            "group": change.group,
-            "topic": change.partition.topic,
-            "partition": change.partition.number,
-            "before": change.before.offset if change.before else None,
-            "after": change.after.offset,
-            "start": change.start,
-            "end": change.end,
-            "note": change.note or ("unchanged" if change.is_unchanged else ""),
-        }
-        for change in changes
-    ]
+    return [{"group": change.group, **change.row()} for change in changes]
 
 
 def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:

@@ -27,6 +27,7 @@ from headgate.tools.groups.offsets import (
     list_ends,
     list_offsets,
 )
+from headgate.tools.output import Row
 
 ResetTarget: TypeAlias = Offset | Time | Shift | OffsetAndMetadata
 ResetTargets: TypeAlias = Mapping[str, Mapping[TopicPartition, ResetTarget]]
@@ -51,6 +52,18 @@ class OffsetChange(NamedTuple):
     @property
     def is_unchanged(self) -> bool:
         return self.before == self.after
+
+    def row(self) -> Row:
+        """The change for output, without its group."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "before": self.before.offset if self.before else None,
+            "after": self.after.offset,
+            "start": self.start,
+            "end": self.end,
+            "note": self.note or ("unchanged" if self.is_unchanged else ""),
+        }
 
 
 class ResetPlan(NamedTuple):

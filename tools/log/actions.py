@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -234,7 +234,7 @@ def _lock_directory(locks: ExitStack, files: Files, data: DataDirectory) -> Iter
         yield from map(ErrorMessage, data.problems)
         return
     try:
-        locks.enter_context(_lock(files, data))
+        locks.enter_context(_locked(files, data))
     except StorageError as error:
         yield ErrorMessage(error)
     except OSError as error:
@@ -262,19 +262,13 @@ def _repair(files: Files, report: PartitionReport, data: DataDirectory, *, is_dr
             yield ErrorMessage(finding)
 
 
-class _Lock(AbstractContextManager[None]):
-    """Locks a data directory against brokers. Raises DirectoryLocked."""
-
-    def __init__(self, files: Files, directory: str) -> None:
-        self._lock = files.lock(f"{directory}/{LOCK}")
-
-    def __exit__(self, *raised: object) -> None:
-        self._lock.release()
-
-
-def _lock(files: Files, data: DataDirectory) -> AbstractContextManager[None]:
-    """The lock of a data directory; none for a copied partition outside of one, which no broker can have."""
-    return _Lock(files, data.path) if files.exists(f"{data.path}/{META_PROPERTIES}") else nullcontext()
+@contextmanager
+def _locked(files: Files, data: DataDirectory) -> Iterator[None]:
+    """Lock a data directory; a copied partition outside of one is no broker's. Raises DirectoryLocked."""
+    with ExitStack() as locks:
+        if files.exists(f"{data.path}/{META_PROPERTIES}"):
+            locks.callback(files.lock(f"{data.path}/{LOCK}").release)
+        yield
 
 
 # ------------------------------------------------------------------------------------------------------------------ ls
