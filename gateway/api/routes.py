@@ -140,7 +140,7 @@ class Route:
             logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
         without_frames(error)  # an exception of an earlier phase was raised again, and its frames refer to it
         self.errors[code] = self.errors.get(code, 0) + 1
-        response = request.error_response(self.version, code, message)
+        response: Message = request.error_response(self.version, code, message)
         if self._throttling is not None:
             self._throttling.note(response, client)
         return response

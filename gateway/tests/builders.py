@@ -118,7 +118,8 @@ class HandlerBroker:
         try:
             outcome: Any = begun(self.services.tasks, handler(request, self.context(version)))
         except KafkaError as error:
-            return request.error_response(version, error.code, error.message)
+            refusal: Message = request.error_response(version, error.code, error.message)
+            return refusal
         finally:
             self.services.batcher.write_all()
         assert outcome is None or isinstance(outcome, Message | Silent) or is_task(outcome)

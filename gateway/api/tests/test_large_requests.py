@@ -181,7 +181,7 @@ REFUSED: list[tuple[Message, int]] = [
 @pytest.mark.parametrize("request_, version", REFUSED)
 def test_a_refusal_as_a_whole_makes_its_rows_in_steps(request_: Message, version: int) -> None:
     Counted.taken = 0
-    response = request_.error_response(version, ErrorCode.REQUEST_TIMED_OUT)
+    response: Message = request_.error_response(version, ErrorCode.REQUEST_TIMED_OUT)
     assert Counted.taken == 0
     out = bytearray()
     assert longest_slice(compiler.writer_in_steps(type(response), version)(response, out, [])) <= KEYS_A_STEP

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -39,7 +39,7 @@ class GroupSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        others = {
+        others: dict[str, Any] = {
             "max_member_bytes": MAX_MEMBER_BYTES,
             "rebalance_protocols": config.group_coordinator_rebalance_protocols,
             "offset_metadata_max_bytes": config.offset_metadata_max_bytes,
