@@ -128,7 +128,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._clock = clock
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
-        self._election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
+        self.election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
         self._watcher = MetadataWatcher(session, watches, nodes, config, random, clock, self)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._raising: Change | None = None
@@ -260,7 +260,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             del changed[CONTROLLER_PATH]
             return self._elect()
         head = self._queue[0] if self._queue else None
-        is_elected = self._election.is_elected
+        is_elected = self.election.is_elected
         if is_elected and head is not None and head.is_in_doubt:
             return self._store(head)
         paths = self._due_paths()
@@ -302,9 +302,9 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def _elect(self) -> Task[None]:
-        if (yield from self._election.elect()):
-            self._watcher.schedule_full_refresh(with_states=self._election.others_wrote)
-            self._election.others_wrote = False
+        if (yield from self.election.elect()):
+            self._watcher.schedule_full_refresh(with_states=self.election.others_wrote)
+            self.election.others_wrote = False
 
     # The oldest change
 

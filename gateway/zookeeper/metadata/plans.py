@@ -59,7 +59,7 @@ def become_controller(cluster: ClusterTree, node_id: int, now_ms: int) -> Multi:
 
 def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
     """Multis that write the ids in the image of those topics that have no id in ZooKeeper."""
-    return _guarded(
+    return guarded(
         cluster,
         (
             SetData(TopicAssignment.path(name), _with_id(cluster, name).encode(), cluster.topics[name].version)
@@ -108,10 +108,10 @@ def change_image(
     taken = new.next_producer_id - cluster.image.next_producer_id
     if taken:
         operations += take_producer_ids(cluster, node_id, taken)
-    multis = _guarded(cluster, operations)
+    multis = guarded(cluster, operations)
     if len(multis) > 1:  # an interrupted deletion must continue, not leave a topic without data
         orders = [TopicDeletion(name) for name in names if name not in new.topics and name not in cluster.deleting]
-        multis = _guarded(cluster, [Create(order.path(order.topic)) for order in orders]) + multis if orders else multis
+        multis = guarded(cluster, [Create(order.path(order.topic)) for order in orders]) + multis if orders else multis
     return multis
 
 
@@ -133,7 +133,7 @@ def _create_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
     partitions = {index: ReplicaAssignment(state.replicas) for index, state in enumerate(topic.partitions)}
     yield Create(TopicAssignment.path(topic.name), TopicAssignment(topic.topic_id, partitions).encode())
     for index, state in enumerate(topic.partitions):
-        yield from _write_state(cluster, topic.name, index, state)
+        yield from write_state(cluster, topic.name, index, state)
 
 
 def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Operation]:
@@ -152,7 +152,7 @@ def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Op
         yield SetData(TopicAssignment.path(topic.name), assignment.encode(), nodes.version)
     for index, state in enumerate(topic.partitions):
         if index >= len(old.partitions) or state != old.partitions[index]:
-            yield from _write_state(cluster, topic.name, index, state)
+            yield from write_state(cluster, topic.name, index, state)
 
 
 def _delete_topic(cluster: ClusterTree, topic: Topic, now_ms: int) -> Iterator[Operation]:
@@ -179,7 +179,7 @@ def _delete_topic(cluster: ClusterTree, topic: Topic, now_ms: int) -> Iterator[O
 
 def note_deletions(cluster: ClusterTree, topics: Iterable[Topic], now_ms: int) -> list[Multi]:
     """Multis that write deletion notes for topics whose nodes another program has removed."""
-    return _guarded(cluster, (_note(topic, now_ms) for topic in topics))
+    return guarded(cluster, (_note(topic, now_ms) for topic in topics))
 
 
 def is_note(operation: Operation) -> bool:
@@ -191,7 +191,7 @@ def _note(topic: Topic, now_ms: int) -> Operation:
     return Create(DeletedTopic.path(topic.topic_id), DeletedTopic(topic.topic_id, topic.name, now_ms).encode())
 
 
-def _write_state(cluster: ClusterTree, name: str, index: int, state: PartitionState) -> Iterator[Operation]:
+def write_state(cluster: ClusterTree, name: str, index: int, state: PartitionState) -> Iterator[Operation]:
     nodes = cluster.topics.get(name)
     known = None if nodes is None else nodes.states.get(index)
     node = LeaderAndIsr(state.leader, state.leader_epoch, state.isr, cluster.controller_epoch)
@@ -238,7 +238,7 @@ def _with_id(cluster: ClusterTree, name: str) -> TopicAssignment:
     return cluster.topics[name].assignment._replace(topic_id=cluster.image.topics[name].topic_id)
 
 
-def _guarded(cluster: ClusterTree, operations: Iterable[Operation]) -> list[Multi]:
+def guarded(cluster: ClusterTree, operations: Iterable[Operation]) -> list[Multi]:
     """Multis of about MULTI_BYTES, each with the check of the controller's epoch.
 
     A deletion note and the next operation, the deletion of the topic's node, stay in one multi.

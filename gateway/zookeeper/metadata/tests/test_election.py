@@ -101,9 +101,9 @@ def test_a_refused_election_is_named_and_follows(
             world.settle(1_000)
         [line] = [record.getMessage() for record in caplog.records]
         assert "ZooKeeper's /controller_epoch: NO_AUTH; the next attempt follows" in line
-        assert not world.metadata._election.is_elected
+        assert not world.metadata.election.is_elected
     world.settle(1_000)
     world.settle(1_000)
-    assert world.metadata._election.is_elected
+    assert world.metadata.election.is_elected
     assert world.change(lambda: world.metadata.create_topic("t", 1)).error is None
     world.check()

@@ -32,8 +32,8 @@ def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
     for name, topic in cluster.image.topics.items():
         for index, state in enumerate(topic.partitions):
             if plans.may_lead(state, node_id, alive):
-                wanted.append(plans._write_state(cluster, name, index, plans.led_by(state, node_id, alive)))
-    return plans._guarded(cluster, chain.from_iterable(wanted))
+                wanted.append(plans.write_state(cluster, name, index, plans.led_by(state, node_id, alive)))
+    return plans.guarded(cluster, chain.from_iterable(wanted))
 
 
 class RecordedTree:
