@@ -1,4 +1,4 @@
-"""How many examples a property test tries: all of them in `make test`, a share in `make unit` (see conftest.py)."""
+"""How many examples and seeds a test tries: a share in `make unit`, some in `make test`, all in `make soak`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ USUAL: Final = 100
 """Examples of a test that asks for no other number."""
 
 
-def share(count: int) -> int:
-    """`count`; of it a part, in a run that asks for fewer examples than usual. At least two, as the first is empty."""
-    return max(min(count, 2), count * min(settings().max_examples, USUAL) // USUAL)
+def share(count: int, soak: int = 0) -> int:
+    """`count`; of it a part, in a run that asks for fewer examples than usual. At least two, as the first is empty.
+
+    `soak` is the number for a run that asks for more examples than usual.
+    """
+    asked = settings().max_examples
+    return max(count, soak) if asked > USUAL else max(min(count, 2), count * asked // USUAL)
 
 
-def first_in_unit(seeds: Iterable[int], few: int = 1) -> Iterator[Any]:
-    """Seeds, or parts of one history, as parameters; those after the first `few` are left out of `make unit`."""
+def first_in_unit(seeds: Iterable[int], few: int = 1, some: int | None = None) -> Iterator[Any]:
+    """Seeds, or parts of one history, as parameters: `make unit` has the first `few`, `make test` the first `some`."""
     for number, seed in enumerate(seeds):
-        yield seed if number < few else pytest.param(seed, marks=pytest.mark.seeds)
+        if some is not None and number >= some:
+            yield pytest.param(seed, marks=pytest.mark.soak)
+        else:
+            yield seed if number < few else pytest.param(seed, marks=pytest.mark.seeds)

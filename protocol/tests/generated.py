@@ -9,18 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from compat_tests.harness import toolchain
 from headgate.protocol.schema import Struct, Versions, fields_in
 from headgate.protocol.tests.definitions import JARS, missing
 
-PROGRAM: Final = (
-    Path(__file__).resolve().parents[2] / "compat_tests" / "java" / "schemas" / "src" / "GeneratedClasses.java"
-)
 # The set of 3.9 also has Jackson, which the newest client does not bring
 CLIENT: Final = {
     4: ("clients/*.jar", "schemas/jackson-*.jar"),
@@ -34,11 +31,11 @@ class GeneratedClasses:
     """The classes in some jars, by their places below build/jars; a context manager, which ends the process."""
 
     def __init__(self, *patterns: str) -> None:
-        java = shutil.which("java") or missing("java is not on the path: install a JDK, version 17 or newer")
+        programs = toolchain.compiled("schemas", toolchain.jars("schemas"))
         jars = [str(jar) for pattern in patterns for jar in found(pattern)]
         options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         self._process = subprocess.Popen(
-            [java, *options, "-cp", os.pathsep.join(jars), str(PROGRAM)],
+            ["java", *options, "-cp", os.pathsep.join((programs, *jars)), "GeneratedClasses"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -1,6 +1,6 @@
 """Random histories against a model of what a store promises: see `histories.py`.
 
-1,000 with new seeds in each run (HEADGATE_HISTORIES), ten times as many in `make soak`, a fifth in `make unit`.
+300 with new seeds in each run (HEADGATE_HISTORIES), 10,000 in `make soak`, a fifth in `make unit`.
 A failure ends with the command that repeats it.
 """
 
@@ -25,7 +25,7 @@ from headgate.storage.tests.transactional_histories import (
 )
 
 SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
-COUNT = int(os.environ.get("HEADGATE_HISTORIES", "10000" if SOAK else "1000"))
+COUNT = int(os.environ.get("HEADGATE_HISTORIES", "10000" if SOAK else "300"))
 NOTHING = ""
 # Not made smaller: that takes minutes, and the command shows each step
 PHASES = [Phase.explicit, Phase.generate]

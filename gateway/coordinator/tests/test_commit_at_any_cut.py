@@ -159,7 +159,7 @@ def run(seed: int, events: list[str], configs: dict[str, str]) -> CommitHistory:
 
 
 @pytest.mark.slow
-@settings(max_examples=share(150))
+@settings(max_examples=share(50, soak=150))
 @given(events=st.lists(st.sampled_from(EVENTS), min_size=20, max_size=50), seed=st.integers(0, 1 << 32))
 def test_nothing_is_acknowledged_or_read_before_it_is_on_the_disk(events: list[str], seed: int) -> None:
     run(seed, events, CONFIGS)

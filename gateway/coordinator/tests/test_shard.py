@@ -379,7 +379,7 @@ EVENTS = [name for name in vars(History) if not name.startswith("_") and name !=
 
 
 @pytest.mark.slow
-@settings(max_examples=share(200), deadline=None)
+@settings(max_examples=share(80, soak=200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from("ab")), min_size=10, max_size=60))
 def test_the_live_state_is_the_state_of_the_log(events: list[tuple[str, str]]) -> None:
     history = History()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
@@ -19,6 +19,7 @@ from headgate.protocol.internal.metadata import (
     decode,
     encode,
 )
+from headgate.protocol.tests.examples import share
 
 NODE = 7
 epochs = st.integers(0, (1 << 31) - 1)
@@ -51,6 +52,7 @@ def ids_of(topics: dict[str, Topic]) -> dict[bytes, str]:
 
 
 @pytest.mark.slow
+@settings(max_examples=share(40, soak=5_000))
 @given(images())
 def test_an_image_comes_back_from_its_records(image: Image) -> None:
     records = [decode(encode(record)) for record in image_records(image._replace(controller_id=NODE), ())]

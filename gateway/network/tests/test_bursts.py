@@ -16,7 +16,7 @@ from headgate.protocol.tests.examples import first_in_unit
 BURSTS = 25  # on one broker
 FEW = 2
 SEED = int(os.environ.get("HEADGATE_BURSTS_SEED", "1"))
-BROKERS = int(os.environ.get("HEADGATE_BURSTS_BROKERS", "12"))
+BROKERS = int(os.environ.get("HEADGATE_BURSTS_BROKERS", "6"))
 
 over = pytest.mark.parametrize(
     "over_streams",

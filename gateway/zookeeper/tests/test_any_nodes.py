@@ -209,7 +209,7 @@ def _is_registration(name: str, data: bytes | None) -> bool:
 
 @pytest.mark.slow
 @given(rounds=st.lists(st.tuples(st.lists(_writes, min_size=1, max_size=8), _ends), min_size=1, max_size=3))
-@settings(max_examples=share(100))
+@settings(max_examples=share(30, soak=100))
 def test_any_nodes_end_nothing(rounds: list[tuple[list[tuple[str, bytes | str | None]], str]]) -> None:
     logger = logging.getLogger("headgate")
     with tempfile.TemporaryDirectory() as directory:

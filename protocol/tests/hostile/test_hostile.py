@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,12 @@ few = settings(max_examples=max(share(3), settings().max_examples // 100))
 some = settings(max_examples=max(share(50), settings().max_examples // 10))
 
 
+@functools.cache
+def good_bytes(subject: Subject) -> list[bytes]:
+    """Made once, not for each example."""
+    return subject.good()
+
+
 def versions(cls: type[Message]) -> list[tuple[int, Subject]]:
     first, last = cls.versions
     return [(version, MESSAGES[f"{cls.__name__}-v{version}"]) for version in range(first, last + 1)]
@@ -29,7 +37,7 @@ def versions(cls: type[Message]) -> list[tuple[int, Subject]]:
 def test_any_bytes_are_a_message_or_refused(cls: type[Message], noise: bytes, changes: list[Edit]) -> None:
     for _, subject in versions(cls):
         subject.endure(noise)
-        for good in subject.good():
+        for good in good_bytes(subject):
             subject.endure(edited(good, changes))
 
 
@@ -48,11 +56,11 @@ def test_any_other_bytes_are_read_or_refused(
     subject: Subject, noise: bytes, changes: list[Edit], data: st.DataObject
 ) -> None:
     subject.endure(noise)
-    subject.endure(edited(data.draw(st.sampled_from(subject.good())), changes))
+    subject.endure(edited(data.draw(st.sampled_from(good_bytes(subject))), changes))
 
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=lambda subject: subject.name)
 def test_valid_bytes_are_read(subject: Subject) -> None:
     """Else the tests above would try nothing but noise."""
-    for good in subject.good():
+    for good in good_bytes(subject):
         assert subject.attempt(good)

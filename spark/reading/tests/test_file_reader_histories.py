@@ -25,7 +25,7 @@ from headgate.storage.tests.histories import STEPS
 from headgate.storage.tests.transactional_histories import TRANSACTING, TRANSACTING_COMPACTING
 
 SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
-COUNT = int(os.environ.get("HEADGATE_HISTORIES", "1000" if SOAK else "100")) // 10
+COUNT = int(os.environ.get("HEADGATE_HISTORIES", "1000" if SOAK else "50")) // 10
 LENGTH, SHORT = 50, 25
 READING = {"read_beside": 4}
 KINDS: dict[type[BesideHistory], dict[str, int]] = {

@@ -10,6 +10,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch, control, legacy
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.control import Marker
+from headgate.protocol.tests.examples import first_in_unit
 from headgate.spark.reading.log_reader import FetchedBatches
 from headgate.spark.records import blocks
 from headgate.spark.records import columns as module
@@ -25,10 +26,6 @@ from headgate.spark.records.tests.topics import (
 )
 
 
-def more_seeds(first: int, end: int) -> list[Any]:
-    return [pytest.param(seed, marks=pytest.mark.seeds) for seed in range(first, end)]
-
-
 def random_log(random: Random, batches: int) -> bytes:
     data, offset = bytearray(), random.randrange(1000)
     for _ in range(batches):
@@ -38,7 +35,7 @@ def random_log(random: Random, batches: int) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, *more_seeds(1, 40)])
+@pytest.mark.parametrize("seed", list(first_in_unit(range(40), some=12)))
 def test_columns_have_the_records_that_protocol_reads(seed: int) -> None:
     random = Random(seed)
     data = random_log(random, 8)
@@ -53,7 +50,7 @@ def test_columns_have_the_records_that_protocol_reads(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("seed", [0, *more_seeds(1, 20)])
+@pytest.mark.parametrize("seed", list(first_in_unit(range(20), some=6)))
 def test_messages_of_old_formats_have_their_records(seed: int, magic: int) -> None:
     random = Random(seed)
     data, wanted, offset = b"", [], 5
@@ -119,7 +116,7 @@ def test_a_range_of_times_leaves_out_only_batches_that_cannot_match() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, *more_seeds(1, 20)])
+@pytest.mark.parametrize("seed", list(first_in_unit(range(20), some=6)))
 def test_damaged_batches_are_refused_or_read_as_protocol_reads_them(seed: int) -> None:
     random = Random(seed)
     records = random_records(random, 40, 8, largest=130)

@@ -187,7 +187,7 @@ ACTIONS = ("append", "run", "run", "kill before", "kill after", "back up", "rest
 
 
 @pytest.mark.slow
-@settings(max_examples=share(500))
+@settings(max_examples=share(200, soak=500))
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=30))
 def test_no_checkpoint_loses_or_doubles_a_record(steps: list[tuple[str, int]]) -> None:
     query = Query()

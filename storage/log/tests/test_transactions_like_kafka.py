@@ -27,7 +27,6 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]  # a child process
-PROGRAM = Path(__file__).resolve().parents[3] / "compat_tests/java/broker39/src/LogRecovery.java"
 STEP = 7
 HISTORIES = 8
 
@@ -84,7 +83,7 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> list[History]:
             (directory / segment.path.rpartition("/")[2]).write_bytes(files.read(segment.path))
         made.append((files, log, directory))
     settings = (str(SMALL.index_interval_bytes), str(STEP))
-    lines = kafka39.run(PROGRAM, *settings, *(str(directory) for _, _, directory in made))
+    lines = kafka39.run("LogRecovery", *settings, *(str(directory) for _, _, directory in made))
     return [History(*one, line.split(" ")) for one, line in zip(made, lines, strict=True)]
 
 

@@ -209,7 +209,7 @@ def written(log: Log, some: list[Shape]) -> list[tuple[int, int]]:
     way=st.sampled_from(["as written", "rolled", "reopened", "killed", "rebuilt", "cut"]),
     segment_bytes=st.sampled_from([200, 700, 5000, 5000]),
 )
-@settings(max_examples=share(150), deadline=None)
+@settings(max_examples=share(60, soak=150), deadline=None)
 def test_all_shapes_are_found_exactly(
     some: list[Shape], wanted: int, start: int, up_to: int, way: str, segment_bytes: int
 ) -> None:

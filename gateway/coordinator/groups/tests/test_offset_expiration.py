@@ -497,5 +497,5 @@ def _seen(value: OffsetCommitValue) -> tuple[int, str, int, int]:
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=share(60), stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(max_examples=share(40, soak=60), stateful_step_count=30, deadline=None)
 TestMachine.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]

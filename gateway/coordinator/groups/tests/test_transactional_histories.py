@@ -143,7 +143,7 @@ EVENTS += ["commit_in_transaction", "commit_in_transaction_staged", "mark_commit
 
 
 @pytest.mark.slow
-@settings(max_examples=share(200))
+@settings(max_examples=share(80, soak=200))
 @given(
     st.lists(
         st.tuples(st.sampled_from(EVENTS), st.sampled_from(PRODUCERS), st.sampled_from("gh")), min_size=10, max_size=60

@@ -330,6 +330,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.slow(Histories.TestCase)
-TestHistories.settings = settings(
-    max_examples=max(share(300), settings().max_examples), stateful_step_count=50, deadline=None
-)
+TestHistories.settings = settings(max_examples=share(80, soak=5_000), stateful_step_count=50, deadline=None)

@@ -17,7 +17,7 @@ from headgate.protocol.tests.examples import share
 from headgate.protocol.tests.hostile.subjects import Subject
 from headgate.protocol.tests.shapes import Edit, edited, edits
 
-some = settings(max_examples=max(share(50), settings().max_examples // 4))
+some = settings(max_examples=max(share(25), settings().max_examples // 4))
 
 _PATHS = {reader.name: path for _, path, _ in written() if (reader := reader_of(path))}
 _PATHS["failed directory"] = "/log_dir_event_notification/log_dir_event_0000000000"
@@ -45,6 +45,7 @@ _DENSE = [
 ]
 
 
+@functools.cache
 def _good(reader: Reader) -> list[bytes]:
     return [data for _, path, data in written() if reader_of(path) is reader][:20] or [_FAILED]
 

@@ -22,7 +22,7 @@ from headgate.gateway.zookeeper.tests.store_world import TOOL, StoreWorld
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.tests.examples import first_in_unit
 
-SEEDS = range(10_000) if "HEADGATE_SOAK" in os.environ else range(300)
+SEEDS = range(10_000) if "HEADGATE_SOAK" in os.environ else range(100)
 STEPS = 40
 NAMES = ("a", "b", "c")
 

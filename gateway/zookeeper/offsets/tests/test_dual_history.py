@@ -12,9 +12,9 @@ import pytest
 
 from headgate.gateway.zookeeper.offsets.tests.dual_history import run
 
-SEEDS = 300
+SEEDS = 100
 FRESH_SEEDS = 10_000
-A_TEST = 50
+A_TEST = 25
 LATE_REQUESTS = (1_550_233_152, 1_450_356_046)
 """A late request of a producer waits for a slow disk, and the marker of the transaction waits behind that request."""
 

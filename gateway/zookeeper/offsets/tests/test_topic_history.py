@@ -16,7 +16,7 @@ from headgate.gateway.zookeeper.offsets.tests.topic_history import TopicHistory,
 from headgate.gateway.zookeeper.requests import delete
 from headgate.protocol.tests.examples import first_in_unit
 
-SEEDS = range(20_000) if "HEADGATE_SOAK" in os.environ else range(400)
+SEEDS = range(20_000) if "HEADGATE_SOAK" in os.environ else range(100)
 PARTS = 10
 
 

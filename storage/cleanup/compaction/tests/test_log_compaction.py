@@ -165,7 +165,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=share(300))
+@settings(max_examples=share(120, soak=300))
 @given(st.lists(STEPS, max_size=25), st.sampled_from([1 << 20, 2 * 192]))
 def test_random_histories(steps: list[Any], table_bytes: int) -> None:
     """What a reader finds is what one who keeps everything finds, of each key the last; offsets never change."""

@@ -279,4 +279,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = pytest.mark.slow(Groups.TestCase)
-TestGroups.settings = settings(max_examples=share(60), stateful_step_count=30, deadline=None)
+TestGroups.settings = settings(max_examples=share(30, soak=60), stateful_step_count=30, deadline=None)

@@ -338,4 +338,4 @@ class Mixed(RuleBasedStateMachine):
 
 
 TestMixed = pytest.mark.slow(Mixed.TestCase)
-TestMixed.settings = settings(max_examples=share(40), stateful_step_count=25, deadline=None)
+TestMixed.settings = settings(max_examples=share(25, soak=40), stateful_step_count=25, deadline=None)

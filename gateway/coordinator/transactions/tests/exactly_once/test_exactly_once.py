@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from headgate.gateway.coordinator.transactions.tests.exactly_once import histories
 from headgate.gateway.coordinator.transactions.tests.exactly_once.broken_brokers import BROKEN, MAX_HISTORIES
+from headgate.protocol.tests.examples import first_in_unit
 
-FEW, MANY, VERY_MANY = 20, 300, 10_000
+FEW, MANY, VERY_MANY = 10, 100, 10_000
 AT_ONCE = 100
 """Histories between two notes of how far the fresh ones are."""
 
@@ -31,14 +31,8 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.NOTSET)
 
 
-def seeds() -> Iterator[Any]:
-    """The same in every run."""
-    for seed in range(MANY):
-        yield seed if seed < FEW else pytest.param(seed, marks=pytest.mark.seeds)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", list(seeds()))
+@pytest.mark.parametrize("seed", list(first_in_unit(range(MANY), FEW)))
 def test_every_record_is_copied_exactly_once(seed: int) -> None:
     histories.run(seed)
 
