@@ -94,7 +94,7 @@ def test_the_history_has_much_that_can_fail() -> None:
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 9, pytest.param(2, marks=pytest.mark.seeds)])
+@pytest.mark.parametrize("times", [1, 9, pytest.param(2, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("ending", ["stop", "kill", "power cut"])
 def test_whatever_fails_nothing_is_lost_and_nothing_comes_twice(code: int, times: int, ending: str) -> None:
     for number in range(OPERATIONS):
