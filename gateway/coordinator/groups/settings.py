@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -39,14 +39,25 @@ class GroupSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        others: dict[str, Any] = {
-            "max_member_bytes": MAX_MEMBER_BYTES,
-            "rebalance_protocols": config.group_coordinator_rebalance_protocols,
-            "offset_metadata_max_bytes": config.offset_metadata_max_bytes,
-            "offsets_retention_ms": config.offsets_retention_minutes * 60_000,
-        }
-        names = [field.name for field in fields(cls) if field.name not in others]
-        return cls(**{name: getattr(config, f"group_{name}") for name in names}, **others)
+        """The settings of a broker."""
+        return cls(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_min_session_timeout_ms=config.group_consumer_min_session_timeout_ms,
+            consumer_max_session_timeout_ms=config.group_consumer_max_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_min_heartbeat_interval_ms=config.group_consumer_min_heartbeat_interval_ms,
+            consumer_max_heartbeat_interval_ms=config.group_consumer_max_heartbeat_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=config.group_consumer_assignors,
+            consumer_migration_policy=config.group_consumer_migration_policy,
+            rebalance_protocols=config.group_coordinator_rebalance_protocols,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        )
 
     def with_group(self, configs: Mapping[str, str]) -> GroupSettings:
         """The settings of one group: its own configs (`consumer.session.timeout.ms` ...) within the broker's bounds."""
