@@ -142,7 +142,13 @@ class Pipelines:
         for pipeline in self.all:
             pipeline.start(FAST)
         for pipeline in self.all:
-            until(pipeline.is_drained, f"{pipeline.kind.name} to copy the rest", STUCK_S, 0.1)
+            until(functools.partial(self.is_drained, pipeline), f"{pipeline.kind.name} to copy the rest", STUCK_S, 0.1)
+
+    def is_drained(self, pipeline: Pipeline) -> bool:
+        """On a busy machine a transaction may be overdue here too: its copier ends, and starts again."""
+        for one in self.all:
+            one.keep_alive(FAST)
+        return pipeline.is_drained()
 
     def kill_in_transactions(self) -> set[str]:
         """Kill each copier while its transaction is open; return the transactional ids.
