@@ -5,7 +5,6 @@ All families offer all five codecs; one that does not would have it in its list 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,10 +18,11 @@ from compat_tests.families.restarting import restarting
 from compat_tests.harness.broker import Broker
 from compat_tests.harness.noise import Noise
 from compat_tests.harness.records import Received, Traits, assert_equal, assert_same, by_partition, generate
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.stored import CODECS, Batch, batches
 from compat_tests.harness.topics import delete_before
 
-COUNT = 10_000 if os.environ.get("HEADGATE_SOAK", "") not in {"", "0"} else 3_000
+COUNT = 10_000 if SOAK else 3_000
 PARTITIONS = 2
 
 

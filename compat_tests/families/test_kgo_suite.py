@@ -19,6 +19,7 @@ import pytest
 
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import running
+from compat_tests.harness.soak import SOAK
 
 GROUPS = (
     "Test848RegexBrokerResolves",
@@ -89,7 +90,7 @@ LEFT_OUT = {
 }
 
 # TestGroupETL and TestTxnEtl send so many records through three groups in a row, six times each
-RECORDS = 500_000 if os.environ.get("HEADGATE_SOAK", "") not in {"", "0"} else 30_000
+RECORDS = 500_000 if SOAK else 30_000
 AT_ONCE = 6
 LIMIT_S = 900
 # Members of the newer protocol are told of each change by a heartbeat: five seconds apart, TestGroupETL only waits

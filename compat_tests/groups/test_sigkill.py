@@ -23,10 +23,11 @@ from compat_tests.groups.lines import SERVER
 from compat_tests.groups.restless import RestlessGroup
 from compat_tests.harness.broker import Broker, running
 from compat_tests.harness.records import Sent
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "100" if os.environ.get("HEADGATE_SOAK") else "6"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "100" if SOAK else "6"))
 GROUPS, PARTITIONS = 6, 5
 ASSIGNORS, MEMBERS = ("range", "cooperative-sticky", SERVER), 3
 RECORDS_A_KILL = 3_000

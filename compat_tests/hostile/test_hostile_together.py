@@ -9,7 +9,6 @@ does not count what other programs take from the machine.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import resource
 import signal
@@ -23,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness.broker import TARGET, Broker, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.steady import FairClock, Steady, create_topics, end_offset, p99, produce_request, record_batch
 from compat_tests.harness.waiting import until
 from compat_tests.harness.wire import connect, receive_frame
@@ -34,7 +34,7 @@ BOUND_BYTES = 64 * MEGABYTE
 FLOOR_S = 0.005
 DESCRIPTORS = 256
 ATTACKED_S, HELD_S = 2.5, 2.0
-TURNS = 25 if os.environ.get("HEADGATE_SOAK", "") not in {"", "0"} else 4
+TURNS = 25 if SOAK else 4
 PACE_S = 0.01
 # Of one kind and address: five lines in ten seconds, and one that counts what was left out
 LINES, LINES_INTERVAL_S = 6, 10.0

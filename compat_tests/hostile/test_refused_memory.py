@@ -5,7 +5,6 @@ Each batch is small, and large once decompressed: a few that stayed would be see
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -16,13 +15,13 @@ import crc32c
 import pytest
 
 from compat_tests.harness.broker import TARGET, Broker, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.wire import FETCH, LIST_OFFSETS, PRODUCE, ask, connect, string
 from compat_tests.hostile.hostile_bytes import MemoryWatch
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it measures this broker's memory")
 
-SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
 TIMES = 1_250 if SOAK else 25
 MEGABYTE = 1 << 20
 BOUND_BYTES = 64 * MEGABYTE

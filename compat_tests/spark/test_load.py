@@ -17,12 +17,12 @@ import pytest
 
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import TARGET, Broker, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import create_topics, delete_before, delete_topic
 from compat_tests.harness.waiting import until
 from compat_tests.spark import loads
 from compat_tests.spark.loads import PlainReader, Written, assert_exact
 
-SOAK = bool(os.environ.get("HEADGATE_SOAK"))
 KILLS = 20 if SOAK else 1
 SEED = int(os.environ.get("HEADGATE_SEED", str(random.randrange(1 << 30) if SOAK else 1)))
 SMALL_FILES = ("--file-size", "64k", "--offsets-per-task", "4000")

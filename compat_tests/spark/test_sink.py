@@ -6,7 +6,6 @@ Two kills in `make test`, all of them in `make soak`. Also with HEADGATE_COMPAT_
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from compat_tests.harness.broker import Broker, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.spark import spark_format
@@ -27,7 +27,7 @@ BATCHES = 3
 KILLED = -9
 ALL_KILLS = [(step, moment) for step in STEPS for moment in ("before", "after")]
 QUICK_KILLS = [("end", "before"), ("end", "after")]
-KILLS = ALL_KILLS if os.environ.get("HEADGATE_SOAK") else QUICK_KILLS
+KILLS = ALL_KILLS if SOAK else QUICK_KILLS
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 

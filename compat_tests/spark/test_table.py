@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import create_topics
 from compat_tests.spark import loads
 from compat_tests.spark.table_history import History, Session, positions
 
-SOAK = bool(os.environ.get("HEADGATE_SOAK"))
 SEED = int(os.environ.get("HEADGATE_SEED", str(random.randrange(1 << 30) if SOAK else 1)))
 ROUNDS = 12 if SOAK else 2
 KILLS = 6

@@ -26,13 +26,14 @@ from compat_tests.harness import apache_kafka, toolchain
 from compat_tests.harness.broker import TARGET, Broker, HeadgateBroker, running
 from compat_tests.harness.leaders import until_all_led
 from compat_tests.harness.records import Received
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.stored import Batch, assert_indexes_rebuilt, assert_indexes_true, batches, compacted_to
 from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.storage.load import Load
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "8"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if SOAK else "8"))
 PRODUCERS, PARTITIONS = 3, 4
 INTERVAL_BYTES = 1024
 # Small segments, so that kills meet rolls; many index entries, so that there is something to compare

@@ -28,13 +28,14 @@ from confluent_kafka import Producer, TopicPartition
 from compat_tests.families.confluent import new_consumer
 from compat_tests.groups import restless
 from compat_tests.harness.broker import Broker, installed_command, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.waiting import Late, until
 from compat_tests.transactions.copiers.committed_values import Follower, committed_values
 from compat_tests.transactions.copiers.copier import FAST, KINDS, STEADY
 from compat_tests.transactions.copiers.open_transactions import open_transactions
 from compat_tests.transactions.copiers.pipeline import ENDED_S, Pipeline
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "8"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if SOAK else "8"))
 EVERY_TOGETHER = 5
 STUCK_S = 120.0
 SETTINGS = {

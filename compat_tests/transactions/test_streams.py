@@ -6,7 +6,6 @@ written again by a transaction that should have been aborted, leaves a gap or a 
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import threading
@@ -23,11 +22,12 @@ from compat_tests.families.confluent import new_consumer
 from compat_tests.harness import toolchain
 from compat_tests.harness.apache_kafka import TOOL_OPTIONS
 from compat_tests.harness.broker import Broker, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.stored import batches
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 
-ROUNDS = 10 if os.environ.get("HEADGATE_SOAK") else 1
+ROUNDS = 10 if SOAK else 1
 LINES_A_KILL = 1_500
 WORDS_A_LINE = 4
 WORDS = [f"word-{number}" for number in range(50)]

@@ -25,7 +25,7 @@ JAR_SETS: Final = {"0.8.2.2": "broker08", "0.9.0.1": "matrix/scala-0.9.0.1", "2.
 # Kafka since 0.9 does not apply the changes of configs that a tool of 0.8 writes, Kafka 0.8 does not apply newer ones
 KNOWN: Final = {"kafka08": ["0.8.2.2"], "kafka28": ["0.9.0.1", "2.8"], "kafka39": ["0.9.0.1", "2.8"]}
 VERSIONS: Final = KNOWN.get(TARGET, list(JAR_SETS))
-# The tools of 0.9 are those of 0.8 but for configs
+# The oldest and the newest; what lies between is left to the long run
 EACH_TOPIC: Final = [
     pytest.param(version, marks=[pytest.mark.soak] if version == "0.9.0.1" else []) for version in VERSIONS
 ]

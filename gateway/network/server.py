@@ -236,7 +236,7 @@ def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
 
 
 def client_of(listener: str, sock: Socket | None) -> Client:
-    """The client at the other end of a socket; None for a stream in memory."""
+    """The client at the other end of a socket. `sock` is None for a stream in memory."""
     if sock is None:
         return Client("memory", 0, "memory", 0, listener)
     try:
