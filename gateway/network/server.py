@@ -51,11 +51,11 @@ class Limits(NamedTuple):
 
 
 class Server:
-    """Accepts connections on any number of listeners: with epoll, TCP by one engine each; otherwise as streams."""
+    """Accepts connections on any number of listeners: with epoll, TCP by one engine for all; otherwise as streams."""
 
     def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock, scheduler: Scheduler) -> None:
         self.drivers: dict[Driver, None] = {}
-        self._engines: list[SocketEngine] = []
+        self.engine: SocketEngine | None = None
         self._dispatcher = dispatcher
         self._limits = limits
         self._clock = clock
@@ -83,28 +83,24 @@ class Server:
             with self._accepting:
                 async with trio.open_nursery() as accepting:
                     for name, listener in listeners:
-                        accepting.start_soon(self._accept, name, listener, connections)
+                        if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
+                            bound = socket.socket(fileno=listener.socket.detach())
+                            self._open_engine(connections).listen(bound, partial(self._admit, name))
+                        else:
+                            accepting.start_soon(self._accept, name, listener, connections)
             await self.stopped.wait()
             connections.cancel_scope.cancel()
 
-    async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
-        if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
-            bound = socket.socket(fileno=listener.socket.detach())
-            admit = partial(self._admit, name)
-            engine = SocketEngine(
-                bound,
-                admit,
-                self._forget,
-                self._clock,
-                self._scheduler,
-                self._log,
-                self._dispatcher.batcher,
-                is_alone=lambda: len(engine) == len(self.drivers),
-            )
-            self._engines.append(engine)
-            connections.start_soon(engine.run)
-            return
+    def _open_engine(self, connections: trio.Nursery) -> SocketEngine:
+        """The engine of all sockets; the first call makes it."""
+        if self.engine is None:
+            batcher = self._dispatcher.batcher
+            self.engine = SocketEngine(self._forget, self._clock, self._scheduler, self._log, batcher)
+            connections.start_soon(self.engine.run)
+        return self.engine
 
+    async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
+        """Accept the connections of a listener of streams."""
         async with listener:
             while True:
                 try:
@@ -138,10 +134,16 @@ class Server:
             self._tune(sock)
         driver = StreamDriver(stream, connection, self._clock, self._log)
         self._remember(driver)
+        self._count_stream(1)
         try:
             await driver.run()
         finally:
+            self._count_stream(-1)
             self._forget(driver)
+
+    def _count_stream(self, change: int) -> None:
+        if self.engine is not None:
+            self.engine.stream_count += change
 
     def _connect(self, client: Client) -> Connection | None:
         refusal = self._refusal(client.remote_host)
@@ -218,8 +220,8 @@ class Server:
     async def stop(self, grace_s: float) -> None:
         """Accept nothing more, let every connection send its replies for at most `grace_s` seconds, then close all."""
         self._accepting.cancel()
-        for engine in self._engines:
-            engine.stop_accepting()
+        if self.engine is not None:
+            self.engine.stop_accepting()
         for driver in list(self.drivers):
             driver.drain()
         if self.drivers:

@@ -1,7 +1,7 @@
-"""The driver of plain TCP connections on Linux: one trio task and one epoll object for all sockets of a listener.
+"""The driver of plain TCP connections on Linux: one trio task and one epoll object for the whole process.
 
 A task and a stream for each connection cost more than most requests do. Here one task waits until the epoll object
-itself is readable, serves the ready sockets in a bounded turn, then lets other tasks run. The rules:
+itself is readable, serves the ready sockets of all listeners in a bounded turn, then lets other tasks run. The rules:
 
 - Polling is level-triggered; interest changes at edges only. A socket is not polled for reads while its connection
   wants no data or output is pending; otherwise the engine would spin.
@@ -24,7 +24,7 @@ itself is readable, serves the ready sockets in a bounded turn, then lets other 
   after which the other tasks ran, begins with such a wait.
 - A `wake` from elsewhere only marks the connection and wakes this task: only the engine touches its sockets.
 - A fault in one connection closes only that connection.
-- Without free descriptors the listener pauses for 100 ms at a time, and clients wait in the backlog: the first free
+- Without free descriptors a listener pauses for 100 ms at a time, and clients wait in the backlog: the first free
   descriptor serves one of them. The alternative, to accept and close them at once with a reserved descriptor, would
   make every client reconnect at once, again and again. To refuse clients, an operator sets `max.connections`.
 """
@@ -37,6 +37,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -61,17 +62,22 @@ NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Admit = Callable[["SocketEngine", socket.socket], SocketDriver | None]
 
 
-class SocketEngine:
-    """Serves all connections of one listening socket.
+class _Listening:
+    """A listening socket. `admit(engine, socket)` makes a client's driver, or returns None to refuse the client."""
 
-    `admit(engine, socket)` makes a client's driver, or returns None to refuse the client. `gone(driver)` is called when
-    the driver is closed.
-    """
+    __slots__ = ("admit", "is_accepting", "socket")
+
+    def __init__(self, listener: socket.socket, admit: Admit) -> None:
+        self.socket = listener
+        self.admit = admit
+        self.is_accepting = False
+
+
+class SocketEngine:
+    """Serves all connections of the listening sockets that `listen` adds. `gone(driver)`: the driver was closed."""
 
     def __init__(
         self,
-        listener: socket.socket,
-        admit: Admit,
         gone: Callable[[SocketDriver], None],
         clock: Clock,
         scheduler: Scheduler,
@@ -79,19 +85,17 @@ class SocketEngine:
         batcher: WriteBatcher,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
-        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_alone()`: whether this engine has all connections of the process; then no other engine needs a turn."""
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
         self.now_ms = 0.0  # start of the present round
         self.max_turn_ms = TURN_MS
         self._end_ms = self._last_round_end_ms = 0.0
-        self._listener = listener
-        self._admit = admit
+        self.stream_count = 0
+        """The number of connections that other tasks serve. Each needs turns of the loop: then no turn waits."""
+        self._listeners: dict[int, _Listening] = {}
         self._gone = gone
-        self._is_alone = is_alone
         self.clock = clock
         self._monotonic_ms = clock.monotonic_ms  # called between any two requests
         self._log = log
@@ -101,13 +105,13 @@ class SocketEngine:
         self._marked: dict[SocketDriver, None] = {}  # queued behind the events of the next poll
         self._queue: deque[SocketDriver] = deque()  # to be served; their events are in `queued`
         self.served: list[SocketDriver] = []  # in this round; their replies are not sent yet
-        self._is_accepting = False
         self._asleep = False
-        listener.setblocking(False)
-        self._accept_again()
 
-    def __len__(self) -> int:
-        return len(self._drivers)
+    def listen(self, listener: socket.socket, admit: Admit) -> None:
+        """Accept the clients of a listening socket."""
+        listener.setblocking(False)
+        listening = self._listeners[listener.fileno()] = _Listening(listener, admit)
+        self._accept_again(listening)
 
     def is_late(self) -> bool:
         """Whether the present turn is over for one client; its remaining requests wait for the next turn."""
@@ -122,10 +126,11 @@ class SocketEngine:
 
     def stop_accepting(self) -> None:
         """Refuse new connections; open ones stay."""
-        if self._is_accepting:
-            self._is_accepting = False
-            self.poller.unregister(self._listener.fileno())
-        self._listener.close()
+        for descriptor, listening in self._listeners.items():
+            if listening.is_accepting:
+                listening.is_accepting = False
+                self.poller.unregister(descriptor)
+            listening.socket.close()
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -177,7 +182,7 @@ class SocketEngine:
 
     def _poll_wait_s(self) -> float:
         """How long to wait here for the next event, in seconds: 0 if any other task could have work."""
-        if self._marked or self._queue or not self._is_alone() or self.scheduler.idle_ms() <= POLL_WAIT_MS:
+        if self._marked or self._queue or self.stream_count or self.scheduler.idle_ms() <= POLL_WAIT_MS:
             return 0.0
         return POLL_WAIT_MS / 1000.0
 
@@ -189,8 +194,9 @@ class SocketEngine:
         for descriptor, event in events:
             driver = drivers.get(descriptor)
             if driver is None:
-                if self._is_accepting and descriptor == self._listener.fileno():
-                    self._accept()
+                listening = self._listeners.get(descriptor)
+                if listening is not None and listening.is_accepting:
+                    self._accept(listening)
             elif not is_behind:
                 try:
                     driver.serve(event)
@@ -276,19 +282,19 @@ class SocketEngine:
             self._log.error("serving", SERVING_FAILED, driver.connection.client, exc_info=error)
         self.remove(driver)
 
-    def _accept(self) -> None:
+    def _accept(self, listening: _Listening) -> None:
         for _ in range(ACCEPT_AT_ONCE):
             try:
-                sock, _ = self._listener.accept()
+                sock, _ = listening.socket.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in NO_DESCRIPTORS:
-                    self._pause(error)
+                    self._pause(listening, error)
                     return
                 continue  # the client disconnected before the accept
             try:
-                self._add(sock)
+                self._add(sock, listening.admit)
             except OSError as error:
                 self._log.error("cannot serve", "a connection cannot be served: %s", error)
                 self._drop(sock)
@@ -302,26 +308,26 @@ class SocketEngine:
             driver.release()
             self._gone(driver)
 
-    def _add(self, sock: socket.socket) -> None:
+    def _add(self, sock: socket.socket, admit: Admit) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        driver = self._admit(self, sock)
+        driver = admit(self, sock)
         if driver is None:
             sock.close()
             return
         self._drivers[sock.fileno()] = driver
         self.poller.register(sock.fileno(), READING)
 
-    def _pause(self, error: OSError) -> None:
+    def _pause(self, listening: _Listening, error: OSError) -> None:
         self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
-        self._is_accepting = False
-        self.poller.unregister(self._listener.fileno())
-        self.scheduler.call_after(PAUSE_MS, self._accept_again)
+        listening.is_accepting = False
+        self.poller.unregister(listening.socket.fileno())
+        self.scheduler.call_after(PAUSE_MS, partial(self._accept_again, listening))
 
-    def _accept_again(self) -> None:
-        if not self._is_accepting and self._listener.fileno() >= 0:
-            self._is_accepting = True
-            self.poller.register(self._listener.fileno(), select.EPOLLIN)
+    def _accept_again(self, listening: _Listening) -> None:
+        if not listening.is_accepting and listening.socket.fileno() >= 0:
+            listening.is_accepting = True
+            self.poller.register(listening.socket.fileno(), select.EPOLLIN)
 
     def _close(self) -> None:
         self.stop_accepting()

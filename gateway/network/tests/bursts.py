@@ -107,8 +107,6 @@ class Bursts:
             listener: Any = self._listener
             services = self.services
             engine = SocketEngine(
-                listener,
-                self._admit,
                 lambda driver: None,
                 services.clock,
                 services.scheduler,
@@ -117,6 +115,8 @@ class Bursts:
                 self.kernel,
                 self.kernel.sendfile,
             )
+            engine.stream_count = 1
+            engine.listen(listener, self._admit)
             engine.max_turn_ms = self.random.choice((0.0, 1.0))
             nursery.start_soon(engine.run)
 

@@ -305,23 +305,16 @@ class SimulatedEngine(Simulated):
         listener: Any = self.listener
         batcher: Any = self.dispatcher.batcher
         self.engine = SocketEngine(
-            listener,
-            self._admit,
-            self.forget,
-            self.clock,
-            self.scheduler,
-            self.log,
-            batcher,
-            self.kernel,
-            self.kernel.sendfile,
-            is_alone=lambda: self.kernel.may_wait,
+            self.forget, self.clock, self.scheduler, self.log, batcher, self.kernel, self.kernel.sendfile
         )
+        self.engine.stream_count = 1
+        self.engine.listen(listener, self.admit)
 
     async def serve(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.scheduler.run)
         nursery.start_soon(self.engine.run)
 
-    def _admit(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
+    def admit(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
         if self.refuses:
             return None
         driver = SocketDriver(engine, sock, self.new_connection())
@@ -411,7 +404,8 @@ class TcpEngine(Tcp):
         self.address = listener.getsockname()
         self.scheduler = Scheduler(self.clock)
         batcher: Any = self.dispatcher.batcher
-        self.engine = SocketEngine(listener, self._admit, self.forget, self.clock, self.scheduler, self.log, batcher)
+        self.engine = SocketEngine(self.forget, self.clock, self.scheduler, self.log, batcher)
+        self.engine.listen(listener, self._admit)
 
     async def serve(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.scheduler.run)

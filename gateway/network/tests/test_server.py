@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from headgate.gateway.network import sockets
 from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server, client_of, socket_of
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
@@ -197,6 +198,31 @@ def test_after_a_stop_nobody_is_accepted() -> None:
         assert scope.cancelled_caught
 
     run(scenario)
+
+
+@pytest.mark.sockets
+@pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll, eventfd or sendfile on this platform")
+def test_all_tcp_listeners_have_one_engine_that_counts_streams() -> None:
+    async def main() -> None:
+        dispatcher: Any = ScriptedDispatcher()
+        server, memory = Server(dispatcher, LIMITS, TrioClock(), Scheduler(TrioClock())), MemoryListener()
+        tcp = [*await trio.open_tcp_listeners(0, host="127.0.0.1"), *await trio.open_tcp_listeners(0, host="127.0.0.1")]
+        addresses = [listener.socket.getsockname() for listener in tcp]
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve, [("ONE", tcp[0]), ("TWO", tcp[1]), ("MEMORY", memory)])
+            for address in addresses:
+                async with await trio.open_tcp_stream(*address) as stream:
+                    await echo(stream, b"hello")
+            assert server.engine is not None
+            assert server.engine.stream_count == 0
+            async with memory.connect() as stream:
+                await echo(stream, b"hello")
+                assert server.engine.stream_count == 1
+            await trio.testing.wait_all_tasks_blocked()
+            assert server.engine.stream_count == 0
+            await server.stop(grace_s=1.0)
+
+    trio.run(main)
 
 
 @pytest.mark.sockets

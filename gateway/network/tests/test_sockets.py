@@ -13,7 +13,7 @@ from headgate.gateway.network.epoll import READING
 from headgate.gateway.network.socket_driver import RECEIVE_BYTES, SOCKET_TURN_BYTES
 from headgate.gateway.network.sockets import POLL_WAIT_MS
 from headgate.gateway.network.tests.conformance import SimulatedClient, SimulatedEngine, TcpEngine, run
-from headgate.gateway.network.tests.kernel import FakeSocket
+from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket
 from headgate.gateway.network.tests.test_connection import framed
 
 pytestmark = pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll, eventfd or sendfile on this platform")
@@ -193,6 +193,7 @@ def waits_after_a_request(alone: bool, prepare: Callable[[SimulatedEngine], None
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.connect()
         served.kernel.may_wait = alone
+        served.engine.stream_count = 0 if alone else 1
         prepare(served)
         served.kernel.waits.clear()
         await client.send(framed(b"hello"))
@@ -262,6 +263,38 @@ def test_a_turn_with_a_thousand_wakes_wakes_the_poller_once() -> None:
 
 
 # Accepting
+
+
+def test_one_engine_serves_the_clients_of_all_listeners() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        served.engine.stream_count, served.kernel.may_wait = 0, True
+        second: Any = FakeListener(served.kernel)
+        served.engine.listen(second, served.admit)
+        clients = [SimulatedClient(served.listener.connect()), SimulatedClient(second.connect())]
+        for client in clients:
+            await client.send(framed(b"hello"))
+        assert [await client.read(5) for client in clients] == [b"hello"] * 2
+        assert POLL_WAIT_MS / 1000 in served.kernel.waits, "the other listener's connections are in the same poll"
+        served.engine.stop_accepting()
+        assert served.listener.fileno() == second.fileno() == -1
+
+    run(SimulatedEngine, scenario)
+
+
+def test_a_listener_that_pauses_leaves_the_others_open() -> None:
+    async def scenario(served: SimulatedEngine) -> None:
+        second: Any = FakeListener(served.kernel)
+        served.engine.listen(second, served.admit)
+        served.listener.failures.append(OSError(errno.EMFILE, "Too many open files"))
+        late, early = SimulatedClient(served.listener.connect()), SimulatedClient(second.connect())
+        for client in (late, early):
+            await client.send(framed(b"hello"))
+        assert await early.read(5) == b"hello"
+        assert await late.receive(5) == b""
+        await trio.sleep(0.15)
+        assert await late.read(5) == b"hello"
+
+    run(SimulatedEngine, scenario)
 
 
 def test_who_is_refused_is_hung_up_on() -> None:
