@@ -37,6 +37,10 @@ class CloseConnection(Exception):
     """The connection has to end; the text is the reason for the log."""
 
 
+def _no_connection(_client: Client) -> None:
+    """The client of a test has no connection to put first."""
+
+
 def _unmuted(throttle_ms: int) -> None:
     """There is no quota: do nothing."""
 
@@ -67,8 +71,17 @@ class Client:
     client_id: str | None = field(default=None)
     mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
     """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
+    is_broker: bool = field(default=False, compare=False, repr=False)
+    put_first: Callable[[Client], None] = field(default=_no_connection, compare=False, repr=False)
+    """Serve the connection of this client before those of others."""
     skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
     """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
+
+    def note_broker(self) -> None:
+        """The client is a broker, as a request that needs ClusterAction has shown: its connection comes first."""
+        if not self.is_broker:
+            self.is_broker = True
+            self.put_first(self)
 
     def __str__(self) -> str:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""

@@ -36,6 +36,8 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import refill, register
 from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
 from headgate.gateway.metadata.store import MetadataStore, Prepare
+from headgate.gateway.network.link_stream import OpenStream
+from headgate.gateway.network.links import Link, Links, Transport
 from headgate.gateway.network.server import Limits, Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
@@ -222,6 +224,8 @@ class Seams:
     """Decides what clients may do; without an authorizer they may do everything."""
     quota: Quota | None = None
     """Throttles clients; None: never."""
+    open_stream: OpenStream | None = None
+    """(host, port) -> a connection to another broker; None: TCP."""
 
 
 class BrokerParts:
@@ -290,6 +294,7 @@ class BrokerParts:
         )
         seams.open_logs(self.log_manager, self.log_loader, clock.now_ms())
         self.tasks = Tasks(clock, scheduler)
+        self.links = Links(clock, scheduler, self._make_transport)
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
         self.partitions = ReplicaManager(self.log_manager, config, self.tasks, make_disk, scheduler, events)
@@ -307,9 +312,13 @@ class BrokerParts:
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, seams.quota)
         self._open_files = self.log_manager.files.open_limit()
-        self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
+        limits = _limits(config, self._open_files)
+        self.server = Server(self.dispatcher, limits, clock, scheduler, seams.open_stream)
         self._listen()
         self._measure()
+
+    def _make_transport(self, link: Link) -> Transport:
+        return self.server.make_transport(link)  # links are made before the server, and connect later
 
     def _make_services(self, registrations: Mapping[int, Registration]) -> Services:
         config, clock, scheduler, tasks = self.config, self.clock, self.scheduler, self.tasks
@@ -426,6 +435,7 @@ class BrokerParts:
         self.transactions.stop()
         self.log_cleaner.stop()
         self._source.stop()
+        self.links.close()
 
     def close(self) -> None:
         """Let go of the log directories, after the end of the scheduler."""

@@ -15,6 +15,9 @@ from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.network import sockets
 from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.link_socket import LinkSocket
+from headgate.gateway.network.link_stream import LinkStream, OpenStream
+from headgate.gateway.network.links import Link, Transport
 from headgate.gateway.network.socket_driver import SocketDriver
 from headgate.gateway.network.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
@@ -53,9 +56,18 @@ class Limits(NamedTuple):
 class Server:
     """Accepts connections on any number of listeners: with epoll, TCP by one engine for all; otherwise as streams."""
 
-    def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        limits: Limits,
+        clock: Clock,
+        scheduler: Scheduler,
+        open_stream: OpenStream | None = None,
+    ) -> None:
+        """`open_stream` makes the connections of links; None: TCP, by the engine where there is one."""
         self.drivers: dict[Driver, None] = {}
         self.engine: SocketEngine | None = None
+        self._open_stream = open_stream
         self._dispatcher = dispatcher
         self._limits = limits
         self._clock = clock
@@ -63,6 +75,7 @@ class Server:
         self._log = LimitedLog(logger, clock)
         self._memory = MemoryBudget(limits.max_memory_bytes)
         self._by_address: Counter[str] = Counter()
+        self._put_first = self.put_first  # one object for all clients
         self._accepting = trio.CancelScope()
         self.stopped = trio.Event()
         self._all_gone = trio.Event()
@@ -98,6 +111,12 @@ class Server:
             self.engine = SocketEngine(self._forget, self._clock, self._scheduler, self._log, batcher)
             connections.start_soon(self.engine.run)
         return self.engine
+
+    def make_transport(self, link: Link) -> Transport:
+        """What will move the bytes of a link's next connection."""
+        if self.engine is not None and self._open_stream is None:
+            return LinkSocket(self.engine, link)
+        return LinkStream(link, self._open_stream or trio.open_tcp_stream, self._scheduler)
 
     async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
         """Accept the connections of a listener of streams."""
@@ -153,6 +172,7 @@ class Server:
         limits = self._limits
         connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._report_fault)
         connection.active_ms = self._clock.monotonic_ms()
+        client.put_first = self._put_first
         if self._dispatcher.has_quota:
             client.mute = partial(connection.mute, self._scheduler)
         return connection
@@ -160,6 +180,12 @@ class Server:
     def _remember(self, driver: Driver) -> None:
         self.drivers[driver] = None
         self._by_address[driver.connection.client.remote_host] += 1
+
+    def put_first(self, client: Client) -> None:
+        """Serve the connection of another broker before those of clients."""
+        for driver in self.drivers:
+            if driver.connection.client is client and isinstance(driver, SocketDriver):
+                driver.put_first()
 
     def _report_fault(self, client: Client, reason: str) -> None:
         shown = reason if len(reason) <= SHOWN_REASON else reason[:SHOWN_REASON] + "..."

@@ -38,6 +38,8 @@ BYTES = (bytes, bytearray, memoryview)
 MSG_MORE = int(socket.MSG_MORE)  # a plain int: the enumeration would be converted at each send
 
 Sendfile = Callable[[int, int, int, int], int]
+MakeSocket = Callable[[int, int], socket.socket]
+"""(family, type) -> a new socket."""
 
 
 class Phase(Enum):
@@ -54,20 +56,53 @@ class Phase(Enum):
 OPEN, DRAINING, LINGERING, CLOSED = Phase
 
 
+class Replies(Protocol):
+    """The peer of a socket, as far as the engine knows it."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether received requests wait until the replies to earlier ones are sent."""
+
+
+class EngineSocket(Protocol):
+    """What an engine drives: the socket of a client, or of a link to another broker."""
+
+    phase: Phase
+    queued: int | None
+    """Events that wait in the engine's queue; 0: the driver was marked."""
+
+    @property
+    def connection(self) -> Replies: ...
+    @property
+    def socket(self) -> socket.socket: ...
+    @property
+    def peer(self) -> object:
+        """The other end, for log lines."""
+
+    def serve(self, events: int) -> None: ...
+    def advance(self) -> None: ...
+    def release(self) -> None: ...
+
+
 class Engine(Protocol):
     """The engine of a driver."""
 
     clock: Clock
+    first: set[EngineSocket]
+    gone: Callable[[SocketDriver], None]
+    make_socket: MakeSocket
     now_ms: float
     poller: Poller
     scheduler: Scheduler
     scratch: memoryview
     sendfile: Sendfile
-    served: list[SocketDriver]
+    served: list[EngineSocket]
 
+    def add(self, driver: EngineSocket, interest: int) -> None: ...
+    def forget(self, driver: EngineSocket) -> bool: ...
     def is_late(self) -> bool: ...
-    def mark(self, driver: SocketDriver) -> None: ...
-    def remove(self, driver: SocketDriver) -> None: ...
+    def mark(self, driver: EngineSocket) -> None: ...
+    def remove(self, driver: EngineSocket) -> None: ...
 
 
 class SocketDriver:
@@ -102,7 +137,7 @@ class SocketDriver:
         self.phase = OPEN
         self._half_closed = False
         self._deadline: Timer | None = None  # for the replies to a half-closed client
-        self.queued: int | None = None  # events that wait in the engine's queue; 0: the driver was marked
+        self.queued: int | None = None
         connection.wake = self._wake
         connection.is_late = engine.is_late
 
@@ -117,6 +152,10 @@ class SocketDriver:
     def awaits_broker(self) -> bool:
         """Whether the client waits for the broker. False while the broker waits for the client to take data."""
         return self._is_warming or (not self._interest & select.EPOLLOUT and self.connection.awaits_broker)
+
+    @property
+    def peer(self) -> object:
+        return self.connection.client
 
     def drain(self) -> None:
         """Answer the received requests, then close the connection; with nothing to answer, close at once."""
@@ -138,6 +177,11 @@ class SocketDriver:
             self._piece.release()
             self._piece = None
         self.connection.finish()
+        self._engine.gone(self)
+
+    def put_first(self) -> None:
+        """Serve this connection before those of clients: its other end is a broker."""
+        self._engine.first.add(self)
 
     def serve(self, events: int) -> None:
         """Process poll events; 0 means that the driver was marked. `advance` sends the replies."""

@@ -1,7 +1,8 @@
 """The driver of plain TCP connections on Linux: one trio task and one epoll object for the whole process.
 
 A task and a stream for each connection cost more than most requests do. Here one task waits until the epoll object
-itself is readable, serves the ready sockets of all listeners in a bounded turn, then lets other tasks run. The rules:
+itself is readable, serves the ready sockets of all listeners and links in a bounded turn, then lets other tasks run.
+The rules:
 
 - Polling is level-triggered; interest changes at edges only. A socket is not polled for reads while its connection
   wants no data or output is pending; otherwise the engine would spin.
@@ -18,6 +19,8 @@ itself is readable, serves the ready sockets of all listeners in a bounded turn,
   the last round of a turn begins within a millisecond and serves sockets for one more, as 64 small writes, batched into
   one, take 1.5 ms. An unserved socket keeps its place in the queue, before all served ones; pending requests queue
   behind new requests of other clients. Sends continue for one more millisecond.
+- Connections with other brokers are served first in a round: all acks=all appends of a partition wait for them. At
+  least one client that is ready is served after them.
 - In a turn each socket is read for at most 256 KiB. A request that waited for an event of this round is answered in the
   next round. When all sockets are served, a turn waits a millisecond for more events, unless another task could have
   work: to sleep and wake up through trio costs more than a request. A turn that follows one whose time was over, and
@@ -42,7 +45,14 @@ from functools import partial
 import trio
 
 from headgate.gateway.network.epoll import READING, Epoll, Poller
-from headgate.gateway.network.socket_driver import CLOSED, RECEIVE_BYTES, Sendfile, SocketDriver
+from headgate.gateway.network.socket_driver import (
+    CLOSED,
+    RECEIVE_BYTES,
+    EngineSocket,
+    MakeSocket,
+    Sendfile,
+    SocketDriver,
+)
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
@@ -74,7 +84,10 @@ class _Listening:
 
 
 class SocketEngine:
-    """Serves all connections of the listening sockets that `listen` adds. `gone(driver)`: the driver was closed."""
+    """Serves all connections of the listening sockets that `listen` adds, and the links.
+
+    `gone(driver)` is called when the connection of a client is closed.
+    """
 
     def __init__(
         self,
@@ -85,26 +98,30 @@ class SocketEngine:
         batcher: WriteBatcher,
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
+        make_socket: MakeSocket = socket.socket,
     ) -> None:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
+        self.make_socket = make_socket
         self.now_ms = 0.0  # start of the present round
         self.max_turn_ms = TURN_MS
         self._end_ms = self._last_round_end_ms = 0.0
         self.stream_count = 0
         """The number of connections that other tasks serve. Each needs turns of the loop: then no turn waits."""
         self._listeners: dict[int, _Listening] = {}
-        self._gone = gone
+        self.gone = gone
         self.clock = clock
         self._monotonic_ms = clock.monotonic_ms  # called between any two requests
         self._log = log
         self._batcher = batcher
         self.scheduler = scheduler
-        self._drivers: dict[int, SocketDriver] = {}
-        self._marked: dict[SocketDriver, None] = {}  # queued behind the events of the next poll
-        self._queue: deque[SocketDriver] = deque()  # to be served; their events are in `queued`
-        self.served: list[SocketDriver] = []  # in this round; their replies are not sent yet
+        self.first: set[EngineSocket] = set()
+        """The sockets whose other ends are brokers."""
+        self._drivers: dict[int, EngineSocket] = {}
+        self._marked: dict[EngineSocket, None] = {}  # queued behind the events of the next poll
+        self._queue: deque[EngineSocket] = deque()  # to be served; their events are in `queued`
+        self.served: list[EngineSocket] = []  # in this round; their replies are not sent yet
         self._asleep = False
 
     def listen(self, listener: socket.socket, admit: Admit) -> None:
@@ -117,7 +134,7 @@ class SocketEngine:
         """Whether the present turn is over for one client; its remaining requests wait for the next turn."""
         return self._monotonic_ms() >= self._end_ms
 
-    def mark(self, driver: SocketDriver) -> None:
+    def mark(self, driver: EngineSocket) -> None:
         """Note that a connection has work. The next turn serves it."""
         self._marked[driver] = None
         if self._asleep:
@@ -148,16 +165,27 @@ class SocketEngine:
         finally:
             self._close()
 
-    def remove(self, driver: SocketDriver) -> None:
-        """Close a socket and forget its driver."""
+    def add(self, driver: EngineSocket, interest: int) -> None:
+        """Poll a socket for its driver."""
+        descriptor = driver.socket.fileno()
+        self._drivers[descriptor] = driver
+        self.poller.register(descriptor, interest)
+
+    def remove(self, driver: EngineSocket) -> None:
+        """Close a socket, forget its driver, and have the driver release all resources."""
+        if self.forget(driver):
+            driver.release()
+
+    def forget(self, driver: EngineSocket) -> bool:
+        """Close a socket and forget its driver. False if that was done before."""
         descriptor = driver.socket.fileno()
         if self._drivers.pop(descriptor, None) is None:
-            return
+            return False
         self._marked.pop(driver, None)
+        self.first.discard(driver)
         self.poller.unregister(descriptor)
         driver.socket.close()
-        driver.release()
-        self._gone(driver)
+        return True
 
     def _turn(self, follows: bool) -> bool:
         """Serve ready sockets for a millisecond or two. True if there may be more.
@@ -188,7 +216,9 @@ class SocketEngine:
 
     def _round(self, wait_s: float) -> bool:
         """Serve every ready socket once, within the turn. False if there was no work."""
-        events = self.poller.poll(wait_s, EVENTS_AT_ONCE)
+        events = found = self.poller.poll(wait_s, EVENTS_AT_ONCE)
+        if self.first:
+            events = self._serve_first(found)
         drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._last_round_end_ms
         is_behind, is_over = bool(queue), False  # waiting drivers come first
         for descriptor, event in events:
@@ -219,7 +249,28 @@ class SocketEngine:
         self.scheduler.run_soon()
         if self._batcher.is_open:
             self._settle()
-        return bool(events or self._marked or self._queue)
+        return bool(found or self._marked or self._queue)
+
+    def _serve_first(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Serve the sockets of brokers that are ready or marked. Returns the events of the others."""
+        drivers, first, others = self._drivers, self.first, []
+        ready = {driver: 0 for driver in self._marked if driver in first}
+        for event in events:
+            driver = drivers.get(event[0])
+            if driver is not None and driver in first:
+                ready[driver] = event[1]
+            else:
+                others.append(event)
+        for driver, event_mask in ready.items():
+            self._marked.pop(driver, None)
+            waited, driver.queued = driver.queued or 0, None
+            if driver.phase is CLOSED:
+                continue
+            try:
+                driver.serve(waited | event_mask)
+            except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
+                self._fail(driver, error)
+        return others
 
     def _queue_marked(self) -> None:
         for driver in self._marked:
@@ -274,12 +325,12 @@ class SocketEngine:
         except Exception as error:  # noqa: BLE001
             self._log.error("writing", "a batched write failed; clients with unsent replies are closed", exc_info=error)
             for driver in list(self._drivers.values()):
-                if driver.connection.outgoing:
+                if isinstance(driver, SocketDriver) and driver.connection.outgoing:
                     self.remove(driver)
 
-    def _fail(self, driver: SocketDriver, error: Exception) -> None:
+    def _fail(self, driver: EngineSocket, error: Exception) -> None:
         if not isinstance(error, ConnectionError):
-            self._log.error("serving", SERVING_FAILED, driver.connection.client, exc_info=error)
+            self._log.error("serving", SERVING_FAILED, driver.peer, exc_info=error)
         self.remove(driver)
 
     def _accept(self, listening: _Listening) -> None:
@@ -306,7 +357,6 @@ class SocketEngine:
         sock.close()
         if driver is not None:
             driver.release()
-            self._gone(driver)
 
     def _add(self, sock: socket.socket, admit: Admit) -> None:
         sock.setblocking(False)
@@ -315,8 +365,7 @@ class SocketEngine:
         if driver is None:
             sock.close()
             return
-        self._drivers[sock.fileno()] = driver
-        self.poller.register(sock.fileno(), READING)
+        self.add(driver, READING)
 
     def _pause(self, listening: _Listening, error: OSError) -> None:
         self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)

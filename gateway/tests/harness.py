@@ -33,6 +33,11 @@ class MemoryListener(trio.abc.Listener[trio.abc.Stream]):
         self._send.send_nowait(theirs)
         return ours
 
+    async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
+        """The connection of a link: every address is that of this listener."""
+        await trio.lowlevel.checkpoint()
+        return self.connect()
+
     def return_to_backlog(self, stream: trio.abc.Stream) -> None:
         self._send.send_nowait(stream)
 
@@ -112,7 +117,14 @@ def _run(
         )
         listener = MemoryListener()
         # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.
-        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=FakeScheduler, connect=connect))
+        seams = Seams(
+            TrioClock(),
+            random=Random(0),
+            make_scheduler=FakeScheduler,
+            connect=connect,
+            open_stream=listener.open_stream,
+        )
+        broker = Broker(config, seams)
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))

@@ -8,6 +8,7 @@ spins fails: the kernel counts how often in a row it is polled without anything 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import socket
@@ -35,6 +36,10 @@ class Kernel:
         self.sendfile_hook: Callable[[int, int, int], None] = lambda file, position, length: None
         self.may_wait = False
         self.waits: list[float] = []  # for how long each poll would have waited; no time passes
+        self.opened: list[FakeSocket] = []
+        """What `make_socket` made, in order."""
+        self.refusals: deque[int] = deque()
+        """Error numbers for the next sockets that connect; 0 leaves one without an answer."""
         self._next = 1_000_000  # beyond what the system gives
         self._idle_polls = 0
         self._changed = trio.Event()
@@ -55,6 +60,12 @@ class Kernel:
 
     def events(self, descriptor: int) -> int:
         return self.sockets[descriptor].events() & (self.interest[descriptor] | select.EPOLLERR | select.EPOLLHUP)
+
+    def make_socket(self, family: int = 0, kind: int = 0) -> Any:
+        """A socket of the broker that is about to connect."""
+        sock = FakeSocket(self)
+        self.opened.append(sock)
+        return sock
 
     # What a poller has
 
@@ -125,9 +136,15 @@ class FakeSocket:
         self.outgoing = bytearray()
         self._is_half_closed = False
         self._is_reset = False
+        self._refusal: int | None = None  # an error number; 0: no answer came so far
+        self.address: Any = None
+        self.connected_at = math.nan
+        self.local_address: Any = ("127.0.0.1", self._fileno)
         kernel.sockets[self._fileno] = self
 
     def events(self) -> int:
+        if self._refusal is not None:
+            return select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP if self._refusal else 0
         events = select.EPOLLIN if self.incoming or self._is_half_closed or self._is_reset else 0
         if len(self.outgoing) < self.room:
             events |= select.EPOLLOUT
@@ -147,6 +164,26 @@ class FakeSocket:
 
     def setsockopt(self, *_: Any) -> None:
         pass
+
+    def getsockopt(self, *_: Any) -> int:
+        return self._refusal or 0
+
+    def connect(self, address: Any) -> None:
+        self.address, self.connected_at = address, trio.current_time()
+        self._refusal = self.kernel.refusals.popleft() if self.kernel.refusals else None
+        self.kernel.changed()
+        raise BlockingIOError
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether nothing has answered the connection so far."""
+        return self._refusal == 0
+
+    def getsockname(self) -> Any:
+        return self.local_address
+
+    def getpeername(self) -> Any:
+        return self.address
 
     def recv_into(self, buffer: memoryview | bytearray) -> int:
         self.kernel.calls["recv"] += 1

@@ -242,5 +242,32 @@ def test_a_client_of_tls_has_the_address_of_its_socket() -> None:
     trio.run(main)
 
 
+@pytest.mark.sockets
+@pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll, eventfd or sendfile on this platform")
+def test_a_broker_that_shows_itself_as_one_is_put_first() -> None:
+    async def main() -> None:
+        dispatcher: Any = ScriptedDispatcher()
+        clock = TrioClock()
+        server = Server(dispatcher, LIMITS, clock, Scheduler(clock))
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        address = listener.socket.getsockname()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve, [("PLAINTEXT", listener)])
+            assert server.engine is not None
+            async with await trio.open_tcp_stream(*address) as client, await trio.open_tcp_stream(*address) as broker:
+                for stream in (client, broker):
+                    await echo(stream, b"hello")
+                _, driver = server.drivers
+                driver.connection.client.note_broker()
+                assert server.engine.first == {driver}
+                driver.connection.client.note_broker()
+                await echo(broker, b"hello")
+            await trio.testing.wait_all_tasks_blocked()
+            assert not server.engine.first
+            await server.stop(grace_s=1.0)
+
+    trio.run(main)
+
+
 def test_a_stream_in_memory_has_no_address() -> None:
     assert client_of("PLAINTEXT", socket_of(trio.testing.memory_stream_pair()[0])).remote_host == "memory"
