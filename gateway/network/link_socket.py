@@ -105,7 +105,7 @@ class LinkSocket:
                 sock.connect(address)
             self._socket = sock
             self._engine.add(self, WRITING)
-            self._engine.first.add(self)
+            self._engine.first[self] = None
         except OSError:
             sock.close()
             raise
@@ -122,13 +122,15 @@ class LinkSocket:
         sock = self.socket
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         try:
-            # A port of this host that nobody listens on may be given to this very socket: it connects to itself.
+            # The system may give a port of this host without a listener to this very socket: it connects to itself.
             is_own = not code and sock.getsockname() == sock.getpeername()
         except OSError as error:
             self._fail_address(f"it cannot be reached: {error.strerror}")
             return
         if code or is_own:
-            self._fail_address(f"it cannot be reached: {os.strerror(code) if code else 'nobody listens on its port'}")
+            self._fail_address(
+                f"it cannot be reached: {os.strerror(code) if code else 'its port is the own port of the new socket'}"
+            )
             return
         self._stop_timeout()
         self._is_connected = True

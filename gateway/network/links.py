@@ -54,7 +54,7 @@ class Transport(Protocol):
         """`Link.outgoing` has bytes."""
 
     def abort(self) -> None:
-        """Close the connection; the link is not called any more."""
+        """Close the connection. This is the last call in either direction."""
 
 
 class _Asked(NamedTuple):

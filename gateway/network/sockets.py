@@ -19,8 +19,9 @@ The rules:
   the last round of a turn begins within a millisecond and serves sockets for one more, as 64 small writes, batched into
   one, take 1.5 ms. An unserved socket keeps its place in the queue, before all served ones; pending requests queue
   behind new requests of other clients. Sends continue for one more millisecond.
-- Connections with other brokers are served first in a round: all acks=all appends of a partition wait for them. At
-  least one client that is ready is served after them.
+- Connections with other brokers come first: in a round their sockets are served, and what they wait for is sent,
+  before any client is served, as all acks=all appends of a partition wait for them. Then at least one client has its
+  turn.
 - In a turn each socket is read for at most 256 KiB. A request that waited for an event of this round is answered in the
   next round. When all sockets are served, a turn waits a millisecond for more events, unless another task could have
   work: to sleep and wake up through trio costs more than a request. A turn that follows one whose time was over, and
@@ -116,7 +117,7 @@ class SocketEngine:
         self._log = log
         self._batcher = batcher
         self.scheduler = scheduler
-        self.first: set[EngineSocket] = set()
+        self.first: dict[EngineSocket, None] = {}
         """The sockets whose other ends are brokers."""
         self._drivers: dict[int, EngineSocket] = {}
         self._marked: dict[EngineSocket, None] = {}  # queued behind the events of the next poll
@@ -182,7 +183,7 @@ class SocketEngine:
         if self._drivers.pop(descriptor, None) is None:
             return False
         self._marked.pop(driver, None)
-        self.first.discard(driver)
+        self.first.pop(driver, None)
         self.poller.unregister(descriptor)
         driver.socket.close()
         return True
@@ -252,25 +253,33 @@ class SocketEngine:
         return bool(found or self._marked or self._queue)
 
     def _serve_first(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Serve the sockets of brokers that are ready or marked. Returns the events of the others."""
-        drivers, first, others = self._drivers, self.first, []
-        ready = {driver: 0 for driver in self._marked if driver in first}
+        """Serve the ready sockets of brokers, and send what these brokers wait for. Returns the other events."""
+        others = []
         for event in events:
-            driver = drivers.get(event[0])
-            if driver is not None and driver in first:
-                ready[driver] = event[1]
-            else:
+            driver = self._drivers.get(event[0])
+            if driver is None or driver not in self.first:
                 others.append(event)
-        for driver, event_mask in ready.items():
-            self._marked.pop(driver, None)
-            waited, driver.queued = driver.queued or 0, None
-            if driver.phase is CLOSED:
-                continue
-            try:
-                driver.serve(waited | event_mask)
-            except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
-                self._fail(driver, error)
+            else:
+                self._serve_broker(driver, event[1])
+        self.scheduler.run_soon()  # answers reach the tasks of this broker, which may send the next request
+        for driver in [driver for driver in self.first if driver in self._marked]:
+            self._serve_broker(driver, 0)
+        if self.served:
+            if self._batcher.is_open:
+                self._settle()
+            self._answer()
         return others
+
+    def _serve_broker(self, driver: EngineSocket, events: int) -> None:
+        self._marked.pop(driver, None)
+        events |= driver.queued or 0
+        driver.queued = None
+        if driver.phase is CLOSED:  # by the task of another connection
+            return
+        try:
+            driver.serve(events)
+        except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
+            self._fail(driver, error)
 
     def _queue_marked(self) -> None:
         for driver in self._marked:

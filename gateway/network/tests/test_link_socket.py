@@ -148,7 +148,7 @@ def test_a_socket_that_connects_to_itself_is_no_broker() -> None:
 
         linked.engine.make_socket = make_own
         error = await linked.ask().result()
-        assert "nobody listens on its port" in str(error)
+        assert "its port is the own port of the new socket" in str(error)
         assert linked.kernel.opened[0].is_closed
 
     run(SimulatedSocket, scenario)
@@ -254,6 +254,31 @@ def test_a_link_is_served_before_clients_that_came_earlier() -> None:
         shared.kernel.opened[0].client_sends(answer)
         await trio.testing.wait_all_tasks_blocked()
         assert order == ["link", *["client"] * 5]
+
+    run_shared(scenario)
+
+
+def test_the_next_request_of_a_link_leaves_before_clients_are_served() -> None:
+    async def scenario(shared: Shared) -> None:
+        link, peer = await shared.connect_link()
+        client = await shared.connect()
+        sock = shared.kernel.opened[0]
+        sizes: list[int] = []
+
+        def ask_twice() -> Task[Any]:
+            yield link.ask(MetadataRequest())
+            return (yield link.ask(MetadataRequest()))
+
+        shared.tasks.start(ask_twice(), shared.answers.append)
+        answer = respond(await peer.request(), lambda *_: MetadataResponse())
+        assert not sock.outgoing
+        shared.dispatcher.when_heavy = lambda: sizes.append(len(sock.outgoing))
+        assert isinstance(client, SimulatedClient)
+        client.socket.client_sends(framed(b"heavy"))
+        sock.client_sends(answer)
+        await peer.answer(MetadataResponse())
+        assert len(shared.answers) == 1
+        assert sizes[0] > 0
 
     run_shared(scenario)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,8 +28,6 @@ from headgate.gateway.network.tests.link_conformance import (
     run,
     simulated,
 )
-from headgate.gateway.runtime.tasks import Task
-from headgate.gateway.tests.harness import MemoryBroker, run_broker
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -362,24 +359,6 @@ def test_a_closed_link_loses_its_requests_and_all_later_ones(kind: Any) -> None:
         assert len(linked.peers()) == 1
 
     run(kind, scenario)
-
-
-def test_a_broker_makes_its_links_through_its_seam(tmp_path: Path) -> None:
-    async def scenario(memory: MemoryBroker) -> None:
-        parts = memory.broker.parts
-        ended, results = trio.Event(), list[Any]()
-
-        def task() -> Task[None]:
-            link = parts.links.open(0, "broker", 9092, "broker-1")
-            results.append((yield link.ask(MetadataRequest(topics=[]))))
-            ended.set()
-
-        parts.tasks.start(task())
-        await ended.wait()
-        (response,) = results
-        assert response.brokers[0].node_id == response.controller_id == 0
-
-    run_broker(tmp_path, scenario)
 
 
 @simulated
