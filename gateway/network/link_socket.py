@@ -174,20 +174,17 @@ class LinkSocket:
         """Send the requests, as far as the socket takes them."""
         if not self._is_connected:
             return
-        if self._unsent is None and self.connection.outgoing:
-            self._unsent = memoryview(self.connection.take())
-        if self._unsent is not None:
-            try:
-                self._unsent = self._unsent[self.socket.send(self._unsent) :]
-            except BlockingIOError:
-                pass
-            except OSError as error:
-                self._lose(f"the connection failed: {error.strerror}")
-                return
-            if not self._unsent:
-                self._unsent = None
-                if self.connection.outgoing:
-                    self._engine.mark(self)
+        link = self.connection
+        try:
+            while self._unsent is not None or link.outgoing:
+                if self._unsent is None:
+                    self._unsent = memoryview(link.take())
+                self._unsent = self._unsent[self.socket.send(self._unsent) :] or None
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._lose(f"the connection failed: {error.strerror}")
+            return
         interest = READING if self._unsent is None else READING | WRITING
         if interest != self._interest:
             self._interest = interest

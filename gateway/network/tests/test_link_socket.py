@@ -225,6 +225,13 @@ class Shared(SimulatedEngine):
         return link, peer
 
 
+def put_first(shared: Shared, number: int) -> None:
+    """The client of this number is a broker."""
+    driver = shared.drivers[number]
+    assert isinstance(driver, SocketDriver)
+    driver.put_first()
+
+
 def run_shared(scenario: Callable[[Shared], Awaitable[None]]) -> None:
     async def whole(shared: Shared) -> None:
         await scenario(shared)
@@ -286,22 +293,29 @@ def test_the_next_request_of_a_link_leaves_before_clients_are_served() -> None:
 def test_a_client_known_as_a_broker_is_served_before_the_others() -> None:
     async def scenario(shared: Shared) -> None:
         clients = [await shared.connect() for _ in range(3)]
-        driver = shared.drivers[2]
-        assert isinstance(driver, SocketDriver)
-        driver.put_first()
+        put_first(shared, 2)
         for number, client in enumerate(clients):
             assert isinstance(client, SimulatedClient)
             client.socket.client_sends(framed(b"%d" % number))
         await trio.testing.wait_all_tasks_blocked()
         assert shared.dispatcher.seen == [b"2", b"0", b"1"]
-        parked = [await shared.park(b"behind") for _ in range(2)]
-        driver = shared.drivers[-1]
-        assert isinstance(driver, SocketDriver)
-        driver.put_first()
-        shared.dispatcher.seen.clear()
+
+    run_shared(scenario)
+
+
+def test_a_parked_reply_to_a_broker_is_sent_before_clients_are_served() -> None:
+    async def scenario(shared: Shared) -> None:
+        parked, client = [await shared.park(b"behind") for _ in range(2)], await shared.connect()
+        put_first(shared, 1)
+        sent: list[list[int]] = []
+        shared.dispatcher.when_heavy = lambda: sent.append([len(each.socket.outgoing) for each in parked])  # type: ignore[attr-defined]
+        assert isinstance(client, SimulatedClient)
+        client.socket.client_sends(framed(b"heavy"))
         for done in shared.dispatcher.parked:
             done([b"ready"])
-        assert [await client.read(11) for client in parked] == [b"readybehind"] * 2
+        assert [await each.read(11) for each in parked] == [b"readybehind"] * 2
+        assert sent[0][0] == 0
+        assert sent[0][1] >= 5
 
     run_shared(scenario)
 
@@ -309,9 +323,8 @@ def test_a_client_known_as_a_broker_is_served_before_the_others() -> None:
 def test_brokers_that_take_the_whole_turn_starve_no_client() -> None:
     async def scenario(shared: Shared) -> None:
         brokers, client = [await shared.connect() for _ in range(2)], await shared.connect()
-        for driver in shared.drivers[:2]:
-            assert isinstance(driver, SocketDriver)
-            driver.put_first()
+        put_first(shared, 0)
+        put_first(shared, 1)
         assert isinstance(client, SimulatedClient)
         for number in range(30):
             for broker in brokers:
@@ -377,6 +390,7 @@ def test_a_failed_batched_write_ends_no_link(caplog: pytest.LogCaptureFixture) -
     async def scenario(shared: Shared) -> None:
         link, peer = await shared.connect_link()
         client = await shared.connect()
+        put_first(shared, 0)
 
         def fail() -> None:
             shared.dispatcher.batcher.is_open = False

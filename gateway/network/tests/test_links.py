@@ -28,6 +28,7 @@ from headgate.gateway.network.tests.link_conformance import (
     run,
     simulated,
 )
+from headgate.protocol.client.tests.scripted_peer import respond
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -125,11 +126,14 @@ def test_answers_in_portions_are_the_same_answers(kind: Any, portion: int) -> No
 @pytest.mark.parametrize("room", [1, 7])
 def test_requests_in_portions_are_the_same_requests(kind: Any, room: int) -> None:
     async def scenario(linked: Simulated) -> None:
-        asked, peer = [linked.ask(), linked.ask()], await linked.accept()
+        peer = await linked.connect()
         linked.kernel.opened[0].room = room
-        await peer.answer(TABLE)
-        for name in "ab":
-            await peer.answer(MetadataResponse(cluster_id=name))
+        asked = [linked.ask()]
+        await trio.testing.wait_all_tasks_blocked()
+        asked.append(linked.ask())
+        requests = [await peer.request(), await peer.request()]
+        for request, name in zip(requests, "ab", strict=True):
+            await peer.client.send(respond(request, lambda *_, name=name: MetadataResponse(cluster_id=name)))
         assert [(await each.result()).cluster_id for each in asked] == ["a", "b"]
 
     run(kind, scenario)
@@ -226,12 +230,20 @@ def test_each_request_has_its_own_deadline(kind: Any) -> None:
             await trio.sleep(REQUEST_TIMEOUT_MS / 1000 - 0.1)
             await peer.answer(MetadataResponse(cluster_id="just in time"))
             assert (await asked.result()).cluster_id == "just in time"
+        answered, silent = linked.ask(timeout_ms=1_000), linked.ask(timeout_ms=2_000)
+        await peer.answer(MetadataResponse())
+        assert isinstance(await answered.result(), MetadataResponse)
+        await trio.sleep(1.9)
+        assert not silent.results
+        await trio.sleep(0.2)
+        await refused(silent, "did not come in time")
+        await linked.connect()
         late, short = linked.ask(), linked.ask(timeout_ms=100)
         await trio.sleep(0.2)
         await refused(short, "did not come in time")
         await refused(late, "did not come in time")
         await trio.sleep(100)
-        assert len(linked.kernel.opened) == 1
+        assert len(linked.kernel.opened) == 2
 
     run(kind, scenario)
 
@@ -341,7 +353,12 @@ def test_a_link_that_cannot_connect_waits_longer_each_time(kind: Any) -> None:
         waits = [round((after - before) * 1000) for before, after in itertools.pairwise(times)]
         assert waits == [RECONNECT_BACKOFF_MS, 100, 200, 400, 800, RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MAX_MS]
         linked.skip(8)
+        peer = await linked.connect()
+        await peer.client.close()
+        lost_at = trio.current_time()
         await linked.connect()
+        waited = linked.kernel.opened[-1].connected_at - lost_at
+        assert round(waited * 1000) == RECONNECT_BACKOFF_MS, "a connection that was made ends the longer waits"
 
     run(kind, scenario)
 
