@@ -27,7 +27,7 @@ def _addresses(host: str, port: int, flags: int = 0) -> list[_Address]:
 
 
 class LinkSocket:
-    """Connects a link, then moves its bytes. All methods but `start` and `wake` run inside a turn of the engine."""
+    """Connects a link to the first address of its host that accepts, then moves its bytes."""
 
     __slots__ = (
         "_addresses",
@@ -70,7 +70,7 @@ class LinkSocket:
         link = self.connection
         try:
             addresses = _addresses(link.host, link.port, socket.AI_NUMERICHOST)
-        except socket.gaierror:
+        except (OSError, ValueError):  # a name, or no address at all: the thread has the reason
             self._engine.scheduler.in_thread(partial(_addresses, link.host, link.port), self._resolved)
         else:
             self._resolved(addresses)
@@ -79,7 +79,7 @@ class LinkSocket:
         if self.phase is CLOSED:
             return
         if isinstance(result, BaseException):
-            self._lose(f"its host has no address: {result}")
+            self._lose(f"its address cannot be resolved: {result}")
             return
         self._addresses = result
         self._connect()

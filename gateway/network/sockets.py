@@ -261,7 +261,8 @@ class SocketEngine:
                 others.append(event)
             else:
                 self._serve_broker(driver, event[1])
-        self.scheduler.run_soon()  # answers reach the tasks of this broker, which may send the next request
+        if self.served:
+            self.scheduler.run_soon()  # answers reach the tasks of this broker, which may send the next request
         for driver in [driver for driver in self.first if driver in self._marked]:
             self._serve_broker(driver, 0)
         if self.served:

@@ -82,6 +82,16 @@ def test_a_name_without_an_address_is_the_reason(monkeypatch: pytest.MonkeyPatch
     run(SimulatedSocket, scenario)
 
 
+def test_a_name_that_cannot_exist_is_the_reason() -> None:
+    async def scenario(linked: SimulatedSocket) -> None:
+        linked.link = linked.links.open(3, "a" * 70, 9092, "broker-1")
+        error = await linked.ask().result()
+        assert isinstance(error, LinkLost)
+        assert "its address cannot be resolved" in str(error)
+
+    run(SimulatedSocket, scenario)
+
+
 def test_a_link_closed_before_its_name_is_resolved_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve(monkeypatch)
 
