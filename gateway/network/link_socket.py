@@ -7,7 +7,7 @@ import select
 import socket
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.gateway.network.epoll import READING, WRITING
 from headgate.gateway.network.links import Link
@@ -17,7 +17,8 @@ from headgate.gateway.runtime.scheduler import Timer
 CONNECT_TIMEOUT_MS: Final = 10_000.0
 """For each address of the host. Kafka's default of `socket.connection.setup.timeout.ms`."""
 
-_Address = tuple[int, Any]
+_Address: TypeAlias = tuple[int, Any]
+_Socket: TypeAlias = socket.socket  # the class below has a property of this name
 
 
 def _addresses(host: str, port: int, flags: int = 0) -> list[_Address]:
@@ -57,7 +58,7 @@ class LinkSocket:
         self._reason = "it has no address"
 
     @property
-    def socket(self) -> socket.socket:
+    def socket(self) -> _Socket:
         assert self._socket is not None, "the engine knows this driver by its socket"
         return self._socket
 
@@ -97,7 +98,7 @@ class LinkSocket:
                 return
         self._lose(self._reason)
 
-    def _begin(self, sock: socket.socket, address: Any) -> None:
+    def _begin(self, sock: _Socket, address: Any) -> None:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

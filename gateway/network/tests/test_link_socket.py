@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from headgate.gateway.network import link_socket, sockets
+from headgate.gateway.network import sockets
 from headgate.gateway.network.epoll import READING
 from headgate.gateway.network.link_socket import CONNECT_TIMEOUT_MS, LinkSocket
 from headgate.gateway.network.links import SLICE_BYTES, Link, LinkLost, Links
@@ -50,7 +50,7 @@ def resolve(monkeypatch: pytest.MonkeyPatch, found: list[Any] | None = None) -> 
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return found
 
-    monkeypatch.setattr(link_socket.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     return calls
 
 
@@ -382,7 +382,7 @@ def test_a_fault_in_a_link_ends_that_link_alone(caplog: pytest.LogCaptureFixture
         link, peer = await shared.connect_link()
         client = await shared.connect()
 
-        def fail(_: Any) -> None:
+        def fail(data: object) -> None:
             raise ZeroDivisionError("ours")
 
         link.receive = fail  # type: ignore[method-assign]
