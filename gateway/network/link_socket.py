@@ -106,7 +106,7 @@ class LinkSocket:
                 sock.connect(address)
             self._socket = sock
             self._engine.add(self, WRITING)
-            self._engine.first[self] = None
+            self._engine.brokers[self] = None
         except OSError:
             sock.close()
             raise

@@ -88,7 +88,7 @@ class Engine(Protocol):
     """The engine of a driver."""
 
     clock: Clock
-    first: dict[EngineSocket, None]
+    brokers: dict[EngineSocket, None]
     gone: Callable[[SocketDriver], None]
     make_socket: MakeSocket
     now_ms: float
@@ -181,7 +181,7 @@ class SocketDriver:
 
     def put_first(self) -> None:
         """Serve this connection before those of clients: its other end is a broker."""
-        self._engine.first[self] = None
+        self._engine.brokers[self] = None
 
     def serve(self, events: int) -> None:
         """Process poll events; 0 means that the driver was marked. `advance` sends the replies."""

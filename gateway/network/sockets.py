@@ -117,7 +117,7 @@ class SocketEngine:
         self._log = log
         self._batcher = batcher
         self.scheduler = scheduler
-        self.first: dict[EngineSocket, None] = {}
+        self.brokers: dict[EngineSocket, None] = {}
         """The sockets whose other ends are brokers."""
         self._drivers: dict[int, EngineSocket] = {}
         self._marked: dict[EngineSocket, None] = {}  # queued behind the events of the next poll
@@ -183,7 +183,7 @@ class SocketEngine:
         if self._drivers.pop(descriptor, None) is None:
             return False
         self._marked.pop(driver, None)
-        self.first.pop(driver, None)
+        self.brokers.pop(driver, None)
         self.poller.unregister(descriptor)
         driver.socket.close()
         return True
@@ -218,8 +218,8 @@ class SocketEngine:
     def _round(self, wait_s: float) -> bool:
         """Serve every ready socket once, within the turn. False if there was no work."""
         events = found = self.poller.poll(wait_s, EVENTS_AT_ONCE)
-        if self.first:
-            events = self._serve_first(found)
+        if self.brokers:
+            events = self._serve_brokers(found)
         drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._last_round_end_ms
         is_behind, is_over = bool(queue), False  # waiting drivers come first
         for descriptor, event in events:
@@ -252,18 +252,18 @@ class SocketEngine:
             self._settle()
         return bool(found or self._marked or self._queue)
 
-    def _serve_first(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _serve_brokers(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Serve the ready sockets of brokers, and send what these brokers wait for. Returns the other events."""
         others = []
         for event in events:
             driver = self._drivers.get(event[0])
-            if driver is None or driver not in self.first:
+            if driver is None or driver not in self.brokers:
                 others.append(event)
             else:
                 self._serve_broker(driver, event[1])
         if self.served:
             self.scheduler.run_soon()  # answers reach the tasks of this broker, which may send the next request
-        for driver in [driver for driver in self.first if driver in self._marked]:
+        for driver in [driver for driver in self.brokers if driver in self._marked]:
             self._serve_broker(driver, 0)
         if self.served:
             if self._batcher.is_open:

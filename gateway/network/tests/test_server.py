@@ -259,11 +259,11 @@ def test_a_broker_that_shows_itself_as_one_is_put_first() -> None:
                     await echo(stream, b"hello")
                 _, driver = server.drivers
                 driver.connection.client.note_broker()
-                assert list(server.engine.first) == [driver]
+                assert list(server.engine.brokers) == [driver]
                 driver.connection.client.note_broker()
                 await echo(broker, b"hello")
             await trio.testing.wait_all_tasks_blocked()
-            assert not server.engine.first
+            assert not server.engine.brokers
             await server.stop(grace_s=1.0)
 
     trio.run(main)
