@@ -89,7 +89,7 @@ def stage(
     last_offset = first_offset + header.last_offset_delta
     staged = log.staged
     if staged is None or not staged.has_room(size, timestamp, last_offset, leader_epoch):
-        staged = _make_room(log, size, timestamp, last_offset, now_ms, leader_epoch, owner)
+        staged = make_room(log, size, timestamp, last_offset, now_ms, leader_epoch, owner)
     patch_head(view, 0, first_offset, header.batch_length, leader_epoch)
     staged.add(bytes(view) if size <= gather_bytes else view, size, last_offset, timestamp)
     if producer_id >= 0:
@@ -146,7 +146,7 @@ def _stage_closely(
     max_timestamp = max(header.max_timestamp for header, _ in batches)
     staged = log.staged
     if staged is None or not staged.has_room(len(view), max_timestamp, last_offset, leader_epoch):
-        staged = _make_room(log, len(view), max_timestamp, last_offset, now_ms, leader_epoch, owner)
+        staged = make_room(log, len(view), max_timestamp, last_offset, now_ms, leader_epoch, owner)
     for header, part in batches:
         patch(part, offset, leader_epoch)
         offset += header.last_offset_delta + 1
@@ -155,17 +155,18 @@ def _stage_closely(
     header, part = batches[0]
     if header.producer_id >= 0:
         staged.remember(producers, header.producer_id)
-        _record_producer(log, header, part, staged)
+        record_producer(log, header, first_offset, part, staged)
     log.end_offset = offset
     append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
     return AppendInfo(first_offset, last_offset, append_time, log.start_offset, max_timestamp, False)
 
 
-def _record_producer(log: Log, header: BatchHeader, part: memoryview, staged: PendingWrite) -> None:
+def record_producer(log: Log, header: BatchHeader, base_offset: int, part: memoryview, staged: PendingWrite) -> None:
+    """Apply a staged batch to the producers, whose states `staged` remembers."""
     if header.attributes & control.TRANSACTION_BITS and not log.has_transactions:
         log.follow_transactions()
     marker = control.read(part) if header.is_control else None
-    aborted = log.producers.record(header, log.end_offset, marker)
+    aborted = log.producers.record(header, base_offset, marker)
     if aborted is not None:
         staged.aborted += (aborted,)
 
@@ -177,7 +178,7 @@ def _duplicate(log: Log, written: WrittenBatch) -> AppendInfo:
     return AppendInfo(first_offset, last_offset, append_time, log.start_offset, timestamp, True)
 
 
-def _make_room(
+def make_room(
     log: Log, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int, owner: Owner | None
 ) -> PendingWrite:
     """Write the staged batches, roll if due, and begin a new write with all the room of the segment."""

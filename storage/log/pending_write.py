@@ -6,7 +6,7 @@ then its end offset and its producers are ahead of its file; a failed write rest
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from headgate.protocol.errors import KafkaError
@@ -102,6 +102,12 @@ class PendingWrite:
         self.parts.append(part)
         self.written.append((size, last_offset, timestamp))
         self.size += size
+
+    def add_run(self, part: memoryview, written: Sequence[Written]) -> None:
+        """Add batches that follow each other in one buffer."""
+        self.parts.append(part)
+        self.written += written
+        self.size += len(part)
 
     def remember(self, producers: Producers, producer_id: int) -> None:
         """Keep a producer's state from before the first of its batches here."""
