@@ -297,14 +297,12 @@ class Log:
         self.epochs.forget_behind(offset)
         self.is_ahead = True
 
-    def forget_all(self) -> None:
-        """Truncate the log to its start, in memory alone."""
+    def forget_all(self, offset: int, start_offset: int) -> None:
+        """Forget all records, in memory alone: the next one gets `offset`."""
         segments = self.segments
-        segments.replace_all(
-            Segment(self.pool, self.directory, self.start_offset, created_ms=segments.active.created_ms)
-        )
+        segments.replace_all(Segment(self.pool, self.directory, offset, created_ms=segments.active.created_ms))
         segments.active.state = GROWING
-        self.end_offset = self.start_offset
+        self.start_offset, self.end_offset = start_offset, offset
         self.has_transactions = False
         self.epochs.forget_behind(0)
         self.is_ahead = True

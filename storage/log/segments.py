@@ -311,19 +311,19 @@ class Segments:
     def forget_behind(self, base_offset: int, position: int) -> None:
         """`drop_behind` in memory alone, for later or empty segments; the files do not change."""
         number = self.position_of(base_offset)
-        self._forget(self._items[number if number and not position else number + 1 :])
+        self._forget(self._items[number if number and not position else number + 1 :], base_offset)
         self.active = self._items[-1]
 
     def replace_all(self, segment: Segment) -> None:
         """Replace all segments by this one; the files do not change."""
-        self._forget(self._items)
+        self._forget(self._items, self._items[0].base_offset)
         self.add(segment)
 
-    def _forget(self, gone: Sequence[Segment]) -> None:
-        """Forget these, the last segments."""
+    def _forget(self, gone: Sequence[Segment], offset: int) -> None:
+        """Forget these, the last segments; facts about records from `offset` on are void."""
         self._memo = None
         if self._compacted is not None:
-            self._compacted.void_in_memory(gone[0].base_offset if gone else self.active.base_offset)
+            self._compacted.void_in_memory(offset)
         del self._items[len(self._items) - len(gone) :]
         for segment in gone:
             segment.retire()

@@ -17,30 +17,29 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from random import Random
 from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.steps import Steps
-from headgate.storage.disk.layout import base_of, replace_topic_id
+from headgate.storage.disk.layout import replace_topic_id
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
-from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
+from headgate.storage.files import NO_DESCRIPTORS, parent
 from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import DELETE_SEGMENTS, REPAIR, REPAIRING
-from headgate.storage.log.producers import Producers
+from headgate.storage.recovery.files_update import Facts, FilesUpdate, fact_of, facts_of
 from headgate.storage.recovery.indexes import transactions_at
 from headgate.storage.recovery.quarantine import quarantine_cut, quarantine_name
 from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.batch_seek import NO_LIMIT, seek
 from headgate.storage.segment.index import OffsetIndex
-from headgate.storage.segment.index_finalization import INDEX_SUFFIXES, content_of, last_time, note_written
+from headgate.storage.segment.index_finalization import last_time
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.segment_file import GROWING, LOG_SUFFIX, SOUND
+from headgate.storage.segment.segment_file import GROWING, SOUND
 from headgate.storage.segment.transaction_index import parse
 
 logger = logging.getLogger("headgate.storage")
@@ -57,18 +56,10 @@ class _Index(NamedTuple):
     is_whole: bool
 
 
-class _Facts(NamedTuple):
-    """A segment as the log knows it; `size` in bytes."""
-
-    base_offset: int
-    size: int
-    has_legacy_format: bool
-
-
 class _Piece(NamedTuple):
     """A segment with indexes that may not be on the disk; with `is_unsynced` the batches may not be there either."""
 
-    facts: _Facts
+    facts: Facts
     is_unsynced: bool
     is_sealed: bool
     indexes: tuple[_Index, ...]
@@ -82,40 +73,20 @@ class _Lost(NamedTuple):
     offset: int
 
 
-class SyncFailureRepair:
+class SyncFailureRepair(FilesUpdate):
     """The part of a repair that threads run. If `error` is set afterwards, the repair must be tried again."""
 
     def __init__(self, log: Log, pieces: list[_Piece]) -> None:
         """Use `begin`."""
-        self.error: BaseException | None = None
+        super().__init__(log)
         self.lost: _Lost | None = None
         self.has_lost_records = False
         """Set by `apply`: whether the log lost records. The remaining records are unchanged."""
         self.renewed: dict[int, Segment] = {}
         """By base offset: segments with rebuilt indexes in memory; their index files cannot be trusted."""
-        self.end_offset = log.end_offset
-        self._log = log  # a thread reads only the values that do not change during the repair
         self._recovery_point = log.recovery_point
-        self._files: Files = log.pool.files
-        self._directory = log.directory
-        self._facts = _facts(log)
         self._pieces = pieces
-        self._write_epochs = _epochs_of(log)
-        self._replacement = log.segments.compacted.unfinished if log.segments.were_compacted else None
-        self._is_last_in_memory = False
         self._quarantined: str | None = None  # the path of the quarantined bytes
-        self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
-        self.sealed: list[Segment] = []
-        """Set by `write_steps`: the segments whose indexes are in files again."""
-        self.producers: Producers | None = None
-        """Set by `write_steps`: the producer state at the end of a cut log, and the offset of its snapshot."""
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether there was no error, and the log is unchanged since `begin`."""
-        log = self._log
-        is_same = log.end_offset == self.end_offset and _facts(log) == self._facts
-        return self.error is None and is_same and not log.is_retired
 
     # Check and rewrite
 
@@ -138,11 +109,6 @@ class SyncFailureRepair:
             if self._quarantined is not None:  # the log still has the bytes; each try would leave another copy
                 with suppress(OSError):
                     self._files.remove(self._quarantined)
-
-    def _finish_renames(self) -> None:
-        """Finish the renames of the last compaction: replaced files may still have names of the log. Raises OSError."""
-        if self._replacement is not None:
-            self._replacement.finish_renames()
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
         """Write the unsynced part of a segment once more; True if it was complete, and is on the disk now."""
@@ -217,7 +183,7 @@ class SyncFailureRepair:
         finally:
             segment.close()
 
-    def _renew(self, pool: Pool, facts: _Facts, size: int) -> Steps[None]:
+    def _renew(self, pool: Pool, facts: Facts, size: int) -> Steps[None]:
         """Rebuild the indexes of the first `size` bytes of a segment, in memory."""
         segment = self._segment(pool, facts)
         try:
@@ -239,6 +205,12 @@ class SyncFailureRepair:
         segment.state = GROWING if file_size > size else SOUND
         self.renewed[segment.base_offset] = segment
 
+    def _remove_segment(self, path: str, *, is_behind: bool) -> None:
+        if is_behind:
+            self._files.rename(path, quarantine_name(self._files, path, 0))
+        else:
+            super()._remove_segment(path, is_behind=is_behind)
+
     def rebuild_index_steps(self, base_offset: int) -> Steps[None]:
         """Rebuild the indexes of one segment, in slices; `apply_index` follows."""
         pool = Pool(self._files, max_open_segments=1)
@@ -249,120 +221,6 @@ class SyncFailureRepair:
                     yield from self._renew(pool, facts, facts.size)
         except (OSError, KafkaError) as error:
             self.error = without_frames(error)
-
-    def _segment(self, pool: Pool, facts: _Facts) -> Segment:
-        segment = Segment(pool, self._directory, facts.base_offset, (facts.size, -1, -1, -1))
-        segment.has_legacy_format = facts.has_legacy_format
-        return segment
-
-    def _copy(self) -> Log:
-        """A copy of the log for this thread alone, without any index."""
-        log, pool = self._log, Pool(self._files, max_open_segments=1)
-        segments = [self._segment(pool, facts) for facts in self._facts]
-        copy = Log(pool, self._directory, *log.key, log.topic_id, log.config, segments, Random(0))
-        copy.recovered(self.end_offset, is_clean=True)
-        if log.has_transactions:
-            copy.note_transactions()
-        return copy
-
-    # Files follow the log in memory
-
-    def note_differences(self, log: Log) -> bool:
-        """Note how the files differ from the log in memory. Returns whether they differ."""
-        self.end_offset, self._facts = log.end_offset, _facts(log)
-        in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
-        self._is_last_in_memory = not any(index.written for index in log.segments.active.indexes)
-        self._unsealed = [(segment, content_of(segment)) for segment in in_memory]
-        self._write_epochs = _epochs_of(log)
-        return log.is_ahead or bool(in_memory or self._write_epochs)
-
-    def write_steps(self) -> Steps[None]:
-        """Bring the files to the state of the log in memory, in slices."""
-        files = self._files
-        try:
-            if self._log.is_ahead:
-                self._cut()
-                yield
-                copy = self._copy()
-                yield from copy.reload_producers_steps()
-                copy.close_files()
-                self.producers = copy.producers
-            for segment, contents in self._unsealed:
-                self._seal(segment, contents)
-                yield
-            self._sync_epochs()
-            files.sync_directory(self._directory)
-        except (OSError, KafkaError) as error:
-            self.error = without_frames(error)
-
-    def _sync_epochs(self) -> None:
-        path = self._log.epochs.path
-        if self._write_epochs is not None:
-            self._write_epochs()
-            if self._files.exists(path):
-                self._files.sync(path)
-
-    def _seal(self, segment: Segment, contents: dict[str, bytes | None]) -> None:
-        """Write the index files. Without disk space there are none; the next start rebuilds them. Raises OSError."""
-        self._remove_indexes(segment.base_offset)
-        try:
-            for suffix, content in contents.items():
-                if content is not None:
-                    self._files.write(f"{self._directory}/{segment.base_offset:020d}{suffix}", content, sync=True)
-        except OSError as error:
-            self._remove_indexes(segment.base_offset)
-            if error.errno not in NO_ROOM:
-                raise
-        else:
-            self.sealed.append(segment)
-
-    def _cut(self) -> None:
-        """Cut the last segment's file where the log ends, and quarantine all later files, the last one first."""
-        files = self._files
-        sizes = {facts.base_offset: facts.size for facts in self._facts}
-        names = files.list(self._directory)
-        last = self._facts[-1]
-        last_path = f"{self._directory}/{last.base_offset:020d}{LOG_SUFFIX}"
-        if not files.exists(last_path):  # first: after a crash a log without segments would seem to be lost
-            files.open(last_path, create=True).release()
-            files.sync_directory(self._directory)
-        for name in sorted(names, reverse=True):
-            base = base_of(name) if name.endswith(LOG_SUFFIX) else None
-            if base is not None and base not in sizes:
-                path = f"{self._directory}/{name}"
-                if base > min(sizes) and names[name]:
-                    files.rename(path, quarantine_name(files, path, 0))
-                else:
-                    files.remove(path)
-                self._remove_indexes(base)
-        file = files.open(last_path)
-        try:
-            if file.size() > last.size:
-                file.truncate(last.size)
-            file.sync()
-        finally:
-            file.release()
-        if self._is_last_in_memory:
-            self._remove_indexes(last.base_offset)
-        # Otherwise, after a crash, the removed files could reappear after later appends.
-        files.sync_directory(self._directory)
-
-    def _remove_indexes(self, base_offset: int) -> None:
-        for suffix in INDEX_SUFFIXES:
-            self._files.remove(f"{self._directory}/{base_offset:020d}{suffix}")
-
-
-def _facts(log: Log) -> list[_Facts]:
-    return [_fact(segment) for segment in log.segments]
-
-
-def _epochs_of(log: Log) -> Callable[[], None] | None:
-    """A write of the leader epochs, if they may not be on the disk."""
-    return None if log.epochs.is_synced else log.epochs.begin_write(needs_room=False)
-
-
-def _fact(segment: Segment) -> _Facts:
-    return _Facts(segment.base_offset, segment.size, segment.has_legacy_format)
 
 
 def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool:
@@ -376,11 +234,6 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
         return False
 
 
-def _is_in_memory(segment: Segment) -> bool:
-    """Whether the indexes of a segment were rebuilt and are not yet in files."""
-    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in segment.indexes)
-
-
 def needing_repair(pool: Pool) -> list[Log]:
     """The logs of a pool that need a repair, in the order of their failed syncs."""
     return [log for log in pool.needs_repair if isinstance(log, Log)]
@@ -392,7 +245,7 @@ def begin(log: Log) -> SyncFailureRepair | None:
         return None
     unsynced = log.segments.since(log.recovery_point)
     pieces = []
-    for segment, facts in zip(log.segments, _facts(log), strict=True):
+    for segment, facts in zip(log.segments, facts_of(log), strict=True):
         is_unsynced = segment in unsynced
         if is_unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
             pieces.append(_Piece(facts, is_unsynced, segment.is_sealed, tuple(_indexes(segment))))
@@ -428,7 +281,7 @@ def _drop_lost(log: Log, base_offset: int, position: int, offset: int) -> None:
         " are quarantined", *log.key, offset, log.end_offset - 1,
     )  # fmt: skip
     if offset <= log.start_offset:  # no records are left; offsets are never given twice, so the log keeps its end
-        log.forget_all()
+        log.forget_all(log.start_offset, log.start_offset)
     else:
         log.forget_behind(base_offset, position, offset)
 
@@ -438,10 +291,7 @@ def end(log: Log, work: SyncFailureRepair) -> bool:
     log.lock.release(REPAIRING)
     if not work.is_valid:
         return False
-    for segment in work.sealed:
-        note_written(segment)
-    if work.producers is not None:
-        log.take_producers(work.producers)
+    work.settle(log)
     flushing.accept(log)
     sentence = "%s-%d takes records again: everything up to offset %d is on the disk"
     logger.warning(sentence, *log.key, log.end_offset)
@@ -450,8 +300,8 @@ def end(log: Log, work: SyncFailureRepair) -> bool:
 
 def apply_index(log: Log, work: SyncFailureRepair) -> bool:
     """Apply the result of `rebuild_index_steps`: True if the segment has indexes again. The next roll writes them."""
-    closed = _facts(log)[:-1]  # the index file of the active segment is not read
-    renewed = [segment for segment in work.renewed.values() if _fact(segment) in closed]
+    closed = facts_of(log)[:-1]  # the index file of the active segment is not read
+    renewed = [segment for segment in work.renewed.values() if fact_of(segment) in closed]
     if not log.lock.may(DELETE_SEGMENTS) or work.error is not None or not renewed:
         return False  # a rolling thread adds to the segments; retention tries again
     for segment in renewed:
