@@ -430,7 +430,7 @@ class LogDirectory:
             self._checkpoints[HIGH_WATERMARKS].begin(self._high_watermarks),
             self._checkpoints[START_OFFSETS].begin(self._start_offsets),
         )
-        begun: list[Callable[[], None]] = [partial(_run_in_order, high_watermarks_first), self._begin_recovery_points()]
+        begun: list[Callable[[], None]] = [partial(_run_in_order, high_watermarks_first), self.begin_recovery_points()]
         compacted = {key: log.segments.compacted for key, log in self.logs.items() if log.segments.were_compacted}
         cleaned = {key: done.offset for key, done in compacted.items() if done.offset >= 0}
         cleaned = {**self._of_closed(self._cleaned_offsets), **cleaned}
@@ -443,7 +443,8 @@ class LogDirectory:
 
         return partial(run_all, begun)  # each checkpoint is valid without the others
 
-    def _begin_recovery_points(self) -> Callable[[], None]:
+    def begin_recovery_points(self) -> Callable[[], None]:
+        """Begin to write the present recovery points. Any thread runs the returned function, which raises OSError."""
         self._forget = None  # this checkpoint drops all deleted partitions too
         points = {key: log.recovery_point for key, log in self.logs.items()}
         self._recovery_points = {**self._of_closed(self._recovery_points), **points}
@@ -454,7 +455,7 @@ class LogDirectory:
 
     def write_recovery_points(self) -> None:
         """Write the present recovery points, before a log is cut below its own. Raises OSError."""
-        self._begin_recovery_points()()
+        self.begin_recovery_points()()
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Flush and checkpoint all logs; mark the stop as clean if every log could be opened and closed.

@@ -162,10 +162,15 @@ def refuse(log: Log, error: KafkaError) -> None:
 
 def accept(log: Log) -> None:
     """Accept records again: everything in the log was checked, and is on the disk."""
+    resume(log)
+    note_all_synced(log)
+
+
+def resume(log: Log) -> None:
+    """Accept records again: the files are as the log in memory."""
     log.segments.active.state = SOUND
     log.sync_error, log.is_ahead = None, False
     log.lock.release(FAILED)
-    note_all_synced(log)
 
 
 def refusal(log: Log) -> KafkaError:

@@ -21,6 +21,7 @@ Segments that are being deleted no longer belong to the log. Later segments are 
 until the deletion has ended: a recovery would find the deleted ones before them. A swap renames the segments that
 compaction has replaced, and the new ones; whatever opens such a file knows both names. A repair trusts the names of
 files: so a repair and a swap exclude each other.
+A truncation of a log in use holds the lock of a repair.
 
 """
 

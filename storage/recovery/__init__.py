@@ -1,4 +1,4 @@
-"""Recovery of a log before its first use, after a clean stop, a kill or a power cut; repair after a failed sync.
+"""Recovery of a log before its first use, after a clean stop, a kill or a power cut; repair; truncation in use.
 
 After a clean stop, recovery reads the ends of the segments only. After a crash, recovery scans everything that may not
 be on the disk. Recovery rebuilds missing derived state: indexes, producer state, leader epochs.

@@ -21,7 +21,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from operator import lt
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import WouldBlock
@@ -114,6 +114,17 @@ class EntryFile:
         finally:
             file.release()
 
+    def copied(self, pool: Pool) -> Self:
+        """The same entries for another thread, under the final name of the file."""
+        copy = type(self)(pool, self.directory, self.base_offset, self._written or -1)
+        copy.take_pending(self._pending)
+        return copy
+
+    def take_pending(self, pending: bytes | bytearray) -> None:
+        """Have these entries in memory, after those of a file that may be longer."""
+        self._pending, self._is_torn = bytearray(pending), self._written > 0
+        self.entries += len(pending) // self.ENTRY.size
+
     def flush(self) -> None:
         """Write the entries in memory. Raises OSError, and then they stay in memory."""
         if not self._pending:
@@ -146,17 +157,17 @@ class EntryFile:
                 self.flush()
 
     def _append_pending(self) -> None:
-        self._cut_torn()
+        self.cut_torn()
         self._is_torn = True
         try:
             self.pool.files.append(self.path, self._pending)
         except OSError:
             with contextlib.suppress(OSError):  # a full disk may have written a part
-                self._cut_torn()
+                self.cut_torn()
             raise
         self._is_torn = False
 
-    def _cut_torn(self) -> None:
+    def cut_torn(self) -> None:
         """Cut off the rest of a failed write. Raises OSError."""
         if self._is_torn:
             self.pool.files.truncate(self.path, self._written)
@@ -169,13 +180,13 @@ class EntryFile:
     def touch(self) -> None:
         """Have the file hold all entries; Kafka needs a file even without entries. Raises OSError."""
         self.flush()
-        self._cut_torn()
+        self.cut_torn()
         if not self.is_whole:
             self.pool.files.write(self.path, b"")
             self.is_whole = True
 
-    def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`. If the disk refuses to cut the file, the next write does."""
+    def truncate(self, entries: int, *, in_memory: bool = False) -> None:
+        """Keep only the first `entries`. If the disk refuses to cut the file, or `in_memory`, the next write does."""
         if entries >= self.entries:
             return
         self.entries = entries
@@ -184,8 +195,11 @@ class EntryFile:
             self._written = size
             self._is_torn = True
             self._pending = b""
-            with contextlib.suppress(OSError):
-                self._cut_torn()
+            if in_memory:
+                self.is_whole = self._is_torn = size > 0  # otherwise the next write makes the file
+            else:
+                with contextlib.suppress(OSError):
+                    self.cut_torn()
         else:
             self._pending = self._pending[: size - self._written]
         self.unload()
@@ -227,14 +241,14 @@ class Index(EntryFile):
         keys, values = self._load()
         return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
 
-    def truncate(self, entries: int) -> None:
+    def truncate(self, entries: int, *, in_memory: bool = False) -> None:
         """Keep only the first `entries`, and the last of them in memory: an append compares with it after its write."""
         if entries < self.entries:
             self._last = None
             if entries:
                 keys, values = self._load()
                 self._last = keys[entries - 1], values[entries - 1]
-        super().truncate(entries)
+        super().truncate(entries, in_memory=in_memory)
 
     def restore(self, entries: int, last: tuple[int, int] | None) -> None:
         """`truncate` with a known last entry, without a read: the disk may refuse that too."""
@@ -343,11 +357,11 @@ class OffsetIndex(Index):
         found = bisect_left(positions, position)
         return self.base_offset + offsets[found] if found < len(offsets) else None
 
-    def truncate_to(self, position: int) -> None:
+    def truncate_to(self, position: int, *, in_memory: bool = False) -> None:
         """Drop the entries of batches at or after `position`."""
         if self.entries and self.last_position >= position:
             _, positions = self._load()
-            self.truncate(bisect_right(positions, position - 1))
+            self.truncate(bisect_right(positions, position - 1), in_memory=in_memory)
 
 
 class TimeIndex(Index):
@@ -384,11 +398,11 @@ class TimeIndex(Index):
         found = bisect_right(timestamps, timestamp)
         return self.base_offset + (offsets[found - 1] if found else 0)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, *, in_memory: bool = False) -> None:
         """Drop entries at or after `offset`."""
         if self.entries and self.last()[1] + self.base_offset >= offset:
             _, offsets = self._load()
-            self.truncate(bisect_right(offsets, offset - 1 - self.base_offset))
+            self.truncate(bisect_right(offsets, offset - 1 - self.base_offset), in_memory=in_memory)
 
 
 def _column(data: bytes, start: int, width: int, stride: int, kind: str) -> array[int]:

@@ -80,6 +80,14 @@ class Segment(SegmentFile):
         pool.files.write(segment.path, b"")
         return segment
 
+    def copied(self, pool: Pool) -> Segment:
+        """A copy for another thread, under the final names of the files, which may be longer than the copy."""
+        copy = Segment(pool, self.directory, self.base_offset, (self.size, -1, -1, -1), self.created_ms)
+        copy.offsets, copy.times = self.offsets.copied(pool), self.times.copied(pool)
+        copy.aborted = None if self.aborted is None else self.aborted.copied(pool)
+        copy.has_legacy_format, copy.state = self.has_legacy_format, GROWING
+        return copy
+
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.size} bytes)"
 
@@ -260,9 +268,10 @@ class Segment(SegmentFile):
         self._load_max_timestamp()
         self._trim_times()
 
-    def _trim_times(self) -> None:
+    def _trim_times(self, *, in_memory: bool = False) -> None:
         """Drop timestamps of offsets after the last indexed one: of `seal`, or of truncated batches."""
-        self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
+        end = self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1
+        self.times.truncate_to(end, in_memory=in_memory)
         self._indexed_position = self.offsets.last_position
         self.is_sealed = False
 
@@ -295,12 +304,16 @@ class Segment(SegmentFile):
         """Cut the segment at `position`, the beginning of a batch."""
         self.file.truncate(position)
         self.state = SOUND
+        self.forget_behind(position)
+
+    def forget_behind(self, position: int, *, in_memory: bool = False) -> None:
+        """Forget the batches behind `position`, and their index entries; `in_memory`: change no file."""
         self.size = position
-        self.offsets.truncate_to(position)
-        self._trim_times()
+        self.offsets.truncate_to(position, in_memory=in_memory)
+        self._trim_times(in_memory=in_memory)
         self._restore_max_timestamp()
         if self.aborted is not None:
-            self.aborted.truncate_to(self.end_offset())
+            self.aborted.truncate_to(self.end_offset(), in_memory=in_memory)
 
     def _restore_max_timestamp(self) -> None:
         """Load the highest timestamp from the last entry of the time index and all later batches."""

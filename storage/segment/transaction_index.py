@@ -93,11 +93,12 @@ class TransactionIndex(EntryFile):
             return False
         return not entries or entries[0].last_offset >= self.base_offset
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, *, in_memory: bool = False) -> None:
         """Drop the transactions with markers at or after `offset`."""
         if self.entries:
             data = self._load()
-            self.truncate(bisect_left(range(self.entries), offset, key=lambda number: _last_offset(data, number)))
+            kept = bisect_left(range(self.entries), offset, key=lambda number: _last_offset(data, number))
+            self.truncate(kept, in_memory=in_memory)
 
     def unload(self) -> None:
         if self._data is not None:

@@ -53,7 +53,7 @@ from headgate.storage.tests.damaged import look_at_wrong_bit
 from headgate.storage.tests.damaged_files import look_at_wrong_file
 from headgate.storage.tests.readers import Readers, repair
 from headgate.storage.tests.sent import Sent, is_of, origin_of
-from headgate.storage.tests.truncating import truncate_to
+from headgate.storage.tests.truncating import cut, truncate_to
 
 KEY = "t", 0
 PARTITION = "/data/t-0"
@@ -536,7 +536,10 @@ class History:
         self.acknowledged = [sent for sent in self.acknowledged if sent.end <= target]
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
-        truncate_to(self.log, target, self.store.write_recovery_points)
+        if self.random.random() < 0.5:
+            truncate_to(self.log, target, self.store.write_recovery_points)
+        else:
+            cut(self.log, target, self.store.begin_recovery_points)
         self.may_differ, self.leader_epoch, self.attempts = True, self.leader_epoch + 1, []
         self.settle(all_must_be_there=True)
 

@@ -1,11 +1,14 @@
-"""Truncation of a log to any offset. The broker itself truncates only at a start (`storage.log.truncation`)."""
+"""Truncation of a log to any offset, at once: by the loop alone, or as threads do it in a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from headgate.protocol.steps import finish
 from headgate.storage.log import flushing, truncation
 from headgate.storage.log.log import Log
+from headgate.storage.recovery import log_truncation
+from headgate.storage.recovery.log_truncation import BeginRecoveryPoints, LogTruncation
 
 
 def truncate_to(log: Log, offset: int, write_recovery_points: Callable[[], None]) -> None:
@@ -27,3 +30,19 @@ def truncate_to(log: Log, offset: int, write_recovery_points: Callable[[], None]
     log.end_offset = offset
     log.epochs.truncate_to(offset)
     log.reload_producers()
+
+
+def cut(log: Log, offset: int, begin_recovery_points: BeginRecoveryPoints) -> None:
+    """Truncate a log in use. Raises the error of a step."""
+    finish_truncation(log, log_truncation.begin(log, offset), begin_recovery_points)
+
+
+def finish_truncation(log: Log, work: LogTruncation | None, begin_recovery_points: BeginRecoveryPoints) -> None:
+    """Run what a thread runs, at once."""
+    assert work is not None
+    finish(work.steps())
+    if log_truncation.apply(log, work, begin_recovery_points):
+        finish(work.write_steps())
+    log_truncation.end(log, work)
+    if work.error is not None:
+        raise work.error
