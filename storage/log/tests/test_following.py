@@ -17,6 +17,7 @@ from headgate.storage.segment.tests.test_legacy_messages import stored as stored
 from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.tests.builders import (
     NOW_MS,
+    SMALL,
     append,
     append_own,
     assert_derived_state,
@@ -200,11 +201,21 @@ def test_messages_of_old_formats_are_followed(magic: int) -> None:
     data, follower = stored_messages(magic, 0), new_log()
     follow(follower, data)
     assert (follower.end_offset, follower.epochs.entries) == (30, [])
+    assert follower.segments.has_legacy_format
     assert b"".join(files[1] for files in files_with(follower)) == data
     reopened = open_store(files_of(follower).crash(Random(1), power=False)).logs[KEY]
     assert reopened.end_offset == 30
     assert reopened.segments.has_legacy_format
     assert next(iter(reopened.segments.headers(0))).magic == magic < MAGIC
+
+
+def test_a_full_index_rolls_as_the_leaders_does() -> None:
+    config = replace(SMALL, segment_bytes=100_000, index_interval_bytes=1, segment_index_bytes=100)
+    leader, follower = new_log(config=config), new_log(config=config)
+    append(leader, *(batch() for _ in range(40)))
+    follow(follower, content(leader))
+    assert len(leader.segments) > 2
+    assert_equal(follower, leader)
 
 
 def test_a_batch_above_segment_bytes_is_followed() -> None:

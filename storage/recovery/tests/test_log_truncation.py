@@ -60,6 +60,8 @@ def test_a_cut_log_is_as_if_it_never_had_the_rest(seed: int) -> None:
         end = random.choice(ends_of(follower))
         cut(follower, end, store.begin_recovery_points)
         assert_derived_state(follower)
+        for index in follower.segments.active.indexes:
+            assert len(files_of(follower).read(index.path) if index.is_whole else b"") == index.written
         never, position = new_log(), follower.segments.size
         follow(never, data[:position])
         assert_equal(follower, never)
@@ -101,7 +103,7 @@ def test_a_crash_at_any_step_leaves_a_beginning_of_the_log(seed: int, power: boo
         cut_after += 1
 
 
-@pytest.mark.parametrize("offset", [0, 8, 17, 100])
+@pytest.mark.parametrize("offset", [0, 8, 17, 31, 100])
 def test_a_log_begins_again_anywhere(offset: int) -> None:
     files = CrashingFiles()
     store, log = begun(files)
@@ -186,8 +188,9 @@ def test_no_record_is_taken_until_the_end() -> None:
         append(log, batch())
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log_truncation.apply(log, work, store.begin_recovery_points)
+    written = files_of(log).writes
     assert before.startswith(after := content(log))
-    assert log.end_offset == 20
+    assert (log.end_offset, files_of(log).writes) == (20, written)
     for _ in work.write_steps():
         assert content(log) == after
     with pytest.raises(KafkaError):
