@@ -71,6 +71,7 @@ def test_a_cut_log_is_as_if_it_never_had_the_rest(seed: int) -> None:
         assert_equal(follower, leader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("power", [False, True])
 def test_a_crash_at_any_step_leaves_a_beginning_of_the_log(seed: int, power: bool) -> None:
@@ -123,6 +124,7 @@ def test_a_log_begins_again_anywhere(offset: int) -> None:
     assert (reopened.start_offset, reopened.stable_offset, reopened.producers.by_id) == (offset, offset + 2, {})
 
 
+@pytest.mark.slow
 def test_a_crash_while_a_log_begins_again_loses_no_segment_alone() -> None:
     for cut_after in range(40):
         files = CrashingFiles()
