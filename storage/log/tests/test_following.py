@@ -13,6 +13,7 @@ from headgate.protocol.records.batch import MAGIC, patch
 from headgate.storage.log import appending, flushing
 from headgate.storage.log.following import UnexpectedAppendOffset, append_as_follower, stage_as_follower
 from headgate.storage.log.log import Log
+from headgate.storage.log.validation import BROKER, CLIENT
 from headgate.storage.segment.tests.test_legacy_messages import stored as stored_messages
 from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.tests.builders import (
@@ -53,7 +54,7 @@ def led(random: Random, count: int = 60) -> Log:
             data, size = marker(random.random() < 0.5, producer_id=producer), 0
         if producer:
             sequences[producer] += size
-        append(log, data, leader_epoch=epoch, origin=appending.CLIENT if producer in (0, 7) else appending.BROKER)
+        append(log, data, leader_epoch=epoch, origin=CLIENT if producer in (0, 7) else BROKER)
     return log
 
 

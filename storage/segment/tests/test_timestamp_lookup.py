@@ -190,7 +190,7 @@ def written(log: Log, some: list[Shape]) -> list[tuple[int, int]]:
         offset = log.end_offset
         data, there = bytes_of(shape, offset)
         limits = len(data), read_header(data).max_timestamp, offset + len(shape.times)
-        staged = appending._make_room(log, *limits, NOW_MS, 0, None)
+        staged = appending.make_room(log, *limits, NOW_MS, 0, None)
         patch(data, offset, 0)
         header = read_header(data)
         staged.add(bytes(data), len(data), header.last_offset, header.max_timestamp)
