@@ -66,8 +66,8 @@ class FetchSessions:
         self._max_total_partitions = max_total_partitions
         self._random = random
         self._sessions: dict[int, _Session] = {}  # the least recently used first
-        self._evictable: list[tuple[int, int]] = []
-        """(size, session id) of sessions that are old enough to be replaced, the least valuable first."""
+        self._evictable: list[tuple[bool, int, int]] = []
+        """(is a follower's, size, session id) of sessions old enough to be replaced, the least valuable first."""
         self.total_partitions = 0
 
     def __len__(self) -> int:
@@ -86,7 +86,8 @@ class FetchSessions:
             self._remove(self._sessions.get(request.session_id))
         session = None
         if request.session_epoch == INITIAL_EPOCH and wanted:
-            session = self._open(len(wanted), uses_topic_ids, now_ms)
+            is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+            session = self._open(len(wanted), uses_topic_ids, is_follower, now_ms)
         if session is None:
             return FetchTurn(wanted)
         session.isolation_level = request.isolation_level
@@ -175,10 +176,10 @@ class FetchSessions:
             ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
         )
 
-    def _open(self, size: int, uses_topic_ids: bool, now_ms: float) -> _Session | None:
-        if size > MAX_SESSION_PARTITIONS or not self._make_room(size, now_ms):
+    def _open(self, size: int, uses_topic_ids: bool, is_follower: bool, now_ms: float) -> _Session | None:
+        if size > MAX_SESSION_PARTITIONS or not self._make_room(size, is_follower, now_ms):
             return None
-        session = _Session(self._new_id(), uses_topic_ids, size, now_ms)
+        session = _Session(self._new_id(), uses_topic_ids, is_follower, size, now_ms)
         self._sessions[session.id] = session
         self.total_partitions += size
         return session
@@ -189,30 +190,30 @@ class FetchSessions:
             if session_id not in self._sessions:
                 return session_id
 
-    def _make_room(self, size: int, now_ms: float) -> bool:
+    def _make_room(self, size: int, is_follower: bool, now_ms: float) -> bool:
         while len(self._sessions) >= self._max_slots or self.total_partitions + size > self._max_total_partitions:
-            if not self._evict(size, now_ms):
+            if not self._evict((is_follower, size, 0), now_ms):
                 return False
         return True
 
-    def _evict(self, size: int, now_ms: float) -> bool:
-        """Close one idle session, or else an old session that is smaller than `size`."""
+    def _evict(self, rank: tuple[bool, int, int], now_ms: float) -> bool:
+        """Close one idle session, or else an old session of a lower rank. No consumer outranks a follower."""
         stalest = next(iter(self._sessions.values()), None)
         if stalest is None:
             return False
         if now_ms - stalest.used_ms > EVICTION_MS:
             self._remove(stalest)
             return True
-        if not self._evictable or self._evictable[0] > (size, 0):
+        if not self._evictable or self._evictable[0] > rank:
             return False
-        self._remove(self._sessions[self._evictable[0][1]])
+        self._remove(self._sessions[self._evictable[0][-1]])
         return True
 
     def _touch(self, session: _Session, now_ms: float) -> None:
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session
         session.used_ms = now_ms
-        rank = (session.size, session.id)
+        rank = (session.is_follower, session.size, session.id)
         if session.rank != rank and now_ms - session.created_ms > EVICTION_MS:
             self._forget_rank(session)
             session.rank = rank
@@ -487,6 +488,7 @@ class _Session:
         "epoch",
         "id",
         "is_closed",
+        "is_follower",
         "isolation_level",
         "partitions",
         "rank",
@@ -496,14 +498,15 @@ class _Session:
         "uses_topic_ids",
     )
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, size: int, now_ms: float) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, is_follower: bool, size: int, now_ms: float) -> None:
         self.id = session_id
+        self.is_follower = is_follower
         self.uses_topic_ids = uses_topic_ids
         self.size = size
         """The number of partitions, as counted in `FetchSessions.total_partitions`."""
         self.created_ms = self.used_ms = now_ms
         self.epoch = INITIAL_EPOCH + 1  # the epoch of the next fetch
-        self.rank: tuple[int, int] | None = None
+        self.rank: tuple[bool, int, int] | None = None
         self.isolation_level = 0
         self.partitions: dict[tuple[TopicKey, int], CachedPartition] = {}
         self.dirty: dict[CachedPartition, None] = {}

@@ -272,6 +272,27 @@ def test_the_rank_of_an_old_session_follows_its_size(cache: FetchSessions) -> No
     assert code_of(cache, request(second, 2)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def opened_by_follower(cache: FetchSessions, wanted: dict[str, list[int]], now_ms: float = 0) -> int:
+    asked = request(0, 0, wanted)
+    asked.replica_id = 1
+    return cache.begin(asked, 12, now_ms).session_id
+
+
+def test_no_consumer_evicts_the_session_of_a_follower(cache: FetchSessions) -> None:
+    sessions = [opened_by_follower(cache, {"t": [0]}) for _ in range(2)]
+    for session_id in sessions:
+        cache.begin(request(session_id, 1), 12, EVICTION_MS + 1)
+    assert opened(cache, {"t": list(range(9))}, EVICTION_MS + 2).session_id == 0
+
+
+def test_a_follower_evicts_an_old_session_of_any_consumer(cache: FetchSessions) -> None:
+    sessions = [opened(cache, {"t": [0, 1, 2]}).session_id for _ in range(2)]
+    assert opened_by_follower(cache, {"t": [0]}) == 0
+    for session_id in sessions:
+        cache.begin(request(session_id, 1), 12, EVICTION_MS + 1)
+    assert opened_by_follower(cache, {"t": [0]}, EVICTION_MS + 2) > 0
+
+
 def test_the_memory_of_all_sessions_is_limited() -> None:
     cache = FetchSessions(100, Random(1), max_total_partitions=5)
     first = opened(cache, {"t": [0, 1, 2]}).session_id
