@@ -450,7 +450,7 @@ class Coordinator(Generic[S]):
 
         The `WriteBatcher` holds back a reply that depends on a staged write.
         """
-        if not self.replica.fsync_before_commit or self.replica.high_watermark >= self._end_offset:
+        if self.replica.commits_at_write or self.replica.high_watermark >= self._end_offset:
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return

@@ -124,7 +124,7 @@ class RetentionTask:
         if expired is not None:
             if unread is not None:
                 self._note_unread(log, max(start, unread))
-            replica.advanced(replica)  # the start offset has changed, which fetch sessions report
+            replica.notify()  # the start offset has changed, which fetch sessions report
             try:
                 yield partial(self._scheduler.in_thread, expired.rename_files)
             finally:

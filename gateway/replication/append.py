@@ -98,8 +98,10 @@ class Append:
             self.fail(result)
             return
         self.info, self.end_offset, self.state = result, result.last_offset + 1, WRITTEN
-        if self.required_acks != ACKS_ALL or self.replica.high_watermark >= self.end_offset:
+        if self.required_acks != ACKS_ALL:
             self._end(COMMITTED)
+        elif self.replica.high_watermark >= self.end_offset:
+            self.acknowledge()
         else:
             self.replica.await_commit(self)
 
@@ -107,15 +109,24 @@ class Append:
         """Acknowledge: every in-sync replica has the batches. Fail if another leader epoch began meanwhile.
 
         The epoch is checked here and not at the beginning: a leader's log may have lost records of an older epoch to a
-        truncation since.
+        truncation since. Fail too if too few replicas are in sync by now (min.insync.replicas).
         """
         if self.state is not WRITTEN:
             return
-        if self.leader_epoch == self.replica.leader_epoch:
-            self._end(COMMITTED)
+        try:
+            self._check_acknowledgement()
+        except KafkaError as error:
+            self.fail(error)
         else:
+            self._end(COMMITTED)
+
+    def _check_acknowledgement(self) -> None:
+        replica = self.replica
+        replica.check_leads()
+        if self.leader_epoch != replica.leader_epoch:
             message = f"leader epoch {self.leader_epoch} ended before every in-sync replica had the records"
-            self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+        replica.check_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def fail(self, error: KafkaError | OSError) -> None:
         """End with an error: the batches were not appended, or may be lost, or took too long."""
@@ -178,6 +189,12 @@ class CommitQueue:
         heap = self._heap
         while heap and heap[0][0] <= high_watermark:
             heapq.heappop(heap)[2].acknowledge()
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail all appends with an error of which each gets a copy."""
+        heap, self._heap = self._heap, []
+        for _, _, append in heap:
+            append.fail(error.copy())
 
     def fail_lost(self) -> None:
         """Fail the appends that can never be committed; the others keep waiting."""

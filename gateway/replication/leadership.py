@@ -7,16 +7,18 @@ Such a partition is not served until the metadata has a higher leader epoch for 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.in_sync_replicas import InSyncReplicas
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Tasks
 from headgate.storage.config import LogConfig
+from headgate.storage.disk.checkpoint import TopicPartition
 from headgate.storage.files import parent
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import BROKER, CLIENT, Depth
@@ -34,30 +36,30 @@ class Leadership:
         config: BrokerConfig,
         tasks: Tasks,
         events: ReplicationEvents,
+        high_watermark: Callable[[TopicPartition], int],
     ) -> None:
+        """`high_watermark`: that of a partition as of the last checkpoint."""
+        self.in_sync_replicas = InSyncReplicas(config, tasks)
+        self._high_watermark = high_watermark
         self._states = states
         self._directories = directories
         self._config = config
         self._tasks = tasks
         self._events = events
-        self._on_advance = self._advanced  # one bound method for all replicas
+        self._touch = tasks.touch  # one bound method for all replicas
         self.epochs_are_raised = True
         """Whether this start has raised all leader epochs, so that the epochs in logs are of the past."""
         self.has_legacy_format = False
         """Whether any log opened so far may hold messages of magic 0 and 1, which have to be converted."""
-
-    def _advanced(self, replica: Replica) -> None:
-        self._tasks.touch(replica.waiters)
 
     def apply(self, replica: Replica, topic: Topic, log_config: LogConfig) -> None:
         """Apply the image's state of a partition, and the settings of its topic."""
         state = topic.partitions[replica.index]
         is_raised = state.leader_epoch > replica.latest_epoch
         replica.configure(log_config)
-        if replica.leader_epoch != state.leader_epoch:
-            replica.leader_epoch = state.leader_epoch
-            self._tasks.touch(replica.waiters)
-        replica.replicas, replica.isr = state.replicas, state.isr
+        replica.assign(*state, self._tasks.monotonic_ms())
+        if replica.progress is not None:
+            self.in_sync_replicas.watch(replica)
         if is_raised and self._states.state(replica.log.key) is PartitionState.AWAITING_EPOCH:
             self._serve_again(replica)
 
@@ -68,8 +70,11 @@ class Leadership:
         self.has_legacy_format = self.has_legacy_format or log.segments.has_legacy_format
         status = self._directories[parent(log.directory)]
         depth, origin = Depth(self._config.headgate_validate_records), BROKER if topic.is_internal else CLIENT
-        leader_epoch = topic.partitions[index].leader_epoch
-        replica = Replica(topic.name, index, log, leader_epoch, self._on_advance, status.disk, depth, origin)
+        state = topic.partitions[index]
+        checkpointed = self._high_watermark(log.key) if len(state.replicas) > 1 else None
+        replica = Replica(
+            topic.name, index, log, state.leader_epoch, self._touch, status.disk, depth, origin, checkpointed
+        )
         if self._has_later_epoch(replica):
             self._await_epoch(replica)
         else:
@@ -98,7 +103,7 @@ class Leadership:
         key = replica.log.key
         if self._states.state(key) is PartitionState.ONLINE:
             self._await_epoch(replica)
-            self._tasks.touch(replica.waiters)
+            replica.notify()
 
     def _await_epoch(self, replica: Replica) -> None:
         key = replica.log.key
@@ -119,7 +124,7 @@ class Leadership:
         self._states.move(key, replica)
         self.check_writable(replica)
         logger.warning("%s-%d is served again, in leader epoch %d", *key, replica.leader_epoch)
-        self._tasks.touch(replica.waiters)
+        replica.notify()
 
     def check_writable(self, replica: Replica) -> None:
         """Have a replica refuse clients if its directory accepts no writes, or if it waits for a leader epoch."""

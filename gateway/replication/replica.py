@@ -1,21 +1,25 @@
 """One replica of a partition in the leader's role: leader epoch, in-sync replicas, high watermark.
 
 A topic with one replica is a replicated topic with factor one. Consumers see only records below the high watermark,
-`acks=all` waits for it, and the last stable offset never passes it; the place of the replicas makes no difference here.
-With `headgate.flush=commit` a record that is not on the disk is not replicated: the high watermark follows the synced
-end of the log. The high watermark never passes the written end: batches that are only staged, or that a thread still
-writes, can be dropped again.
+`acks=all` waits for it, and the last stable offset never passes it. While `commits_at_write` holds, the write alone
+moves it, and no append has to wait. With `headgate.flush=commit` a record that is not on the disk is not replicated:
+the high watermark follows the synced end of the log. The high watermark never passes the written end: batches that are
+only staged, or that a thread still writes, can be dropped again.
 
-`replica_manager.py` has all partitions, `append.py` the waiting appends, `append_queue.py` the writes of threads. This
-module knows no network and no requests. Sources: the replication chapter of Apache Kafka's design document, KIP-101
-(leader epochs), KIP-320 (fencing of fetchers).
+`replica_manager.py` has all partitions, `append.py` the waiting appends, `append_queue.py` the writes of threads,
+`progress.py` the followers, `in_sync_replicas.py` the changes of the in-sync set. This module knows no network and no
+requests. Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-207 (offsets
+of new leaders), KIP-320 (fencing of fetchers).
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
 from functools import partial
 
 from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
+from headgate.gateway.replication.progress import FollowerFetch, Progress
 from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
@@ -27,32 +31,34 @@ from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchFacts, 
 from headgate.storage.segment.file_slice import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+LOG_END = 2
+"""The isolation level of followers, which no client can ask for: they read what is not committed yet."""
+_NO_FOLLOWERS = Progress()
 GATHER_BYTES = 4096
 """Batches up to this size are written together with others of the turn: a copy is cheaper than a system call."""
 
 
 class Replica:
-    """The leader's state of one log. Synchronous.
-
-    `advanced(replica)` is called when a fact in fetch responses has changed: the start of the log, the leader epoch, or
-    the high watermark, if a fetch waits or watches.
-    """
+    """The leader's state of one log. Synchronous."""
 
     __slots__ = (
         "_commits",
         "_read_only",
+        "_resigned",
+        "_touch",
         "_writer",
-        "advanced",
+        "commits_at_write",
         "converting",
         "depth",
         "disk",
-        "fsync_before_commit",
         "high_watermark",
         "index",
         "isr",
         "leader_epoch",
         "log",
         "origin",
+        "partition_epoch",
+        "progress",
         "replicas",
         "stores_verbatim",
         "topic",
@@ -65,21 +71,35 @@ class Replica:
         index: int,
         log: Log,
         leader_epoch: int,
-        advanced: Callable[["Replica"], None],
+        touch: Callable[[WaitList], None],
         disk: DiskMonitor,
         depth: Depth = HEADER,
         origin: BatchOrigin = CLIENT,
+        high_watermark: int | None = None,
     ) -> None:
-        """`depth`: headgate.validate.records. `origin`: BROKER if only the broker writes to the partition."""
+        """`touch`: `Tasks.touch`. `depth`: headgate.validate.records.
+
+        `origin`: BROKER if only the broker writes to the partition. `high_watermark`: the last known one, if followers
+        have a part in it; None for the end of the log.
+        """
         self.topic = topic
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.fsync_before_commit = log.config.fsync_before_commit
-        """Whether the high watermark waits for a sync. If not, the write alone moves it, and acknowledges acks=all."""
-        self.high_watermark = log.recovery_point if self.fsync_before_commit else log.end_offset
+        """The in-sync set, as it is stored."""
+        self.partition_epoch = -1
+        """The version of the stored state; -1 before the first."""
+        self.progress: Progress | None = None  # None: the partition has no other replicas
+        self.commits_at_write = not log.config.fsync_before_commit
+        """Whether the write alone moves the high watermark, and acknowledges acks=all.
+
+        So it is while this broker alone is in sync, no follower is about to join, and no sync is awaited.
+        """
+        self.high_watermark = log.end_offset if self.commits_at_write else log.recovery_point
+        if high_watermark is not None:
+            self.high_watermark = max(log.start_offset, min(self.high_watermark, high_watermark))
         if log.has_transactions:
             log.producers.replicated(self.high_watermark)
         self.depth = depth
@@ -92,9 +112,10 @@ class Replica:
         self.waiters = WaitList()
         """Fetches that wait for records, or watch the start of the log and the leader epoch."""
         self._commits: CommitQueue | None = None  # in most partitions no append ever waits
+        self._resigned: KafkaError | None = None
         self.disk = disk
         self._writer: AppendQueue | Cold | None = COLD if log.segments.active.is_sealed else None
-        self.advanced = advanced
+        self._touch = touch
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
@@ -119,7 +140,7 @@ class Replica:
         log = self.log
         log.configure(config)
         self._update_verbatim(config)
-        self.fsync_before_commit = config.fsync_before_commit
+        self._update_commits()
         if log.staged is None and log.being_written is None:
             self.advance_high_watermark()
             if self.high_watermark < log.end_offset:
@@ -128,6 +149,89 @@ class Replica:
     def _update_verbatim(self, config: LogConfig) -> None:
         is_client = self.origin is CLIENT and self._read_only is None
         self.stores_verbatim = config.allows_verbatim and self.depth is HEADER and is_client
+
+    def notify(self) -> None:
+        """Wake fetches: a fact in their responses has changed, such as the log start, the epoch or the watermark."""
+        self._touch(self.waiters)
+        if self.progress is not None:
+            self._touch(self.progress.waiters)
+
+    # In-sync replicas
+
+    def assign(
+        self,
+        leader: int,
+        leader_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        partition_epoch: int,
+        now_ms: float,
+    ) -> None:
+        """Take over the stored state of the partition, which this broker leads, unless a later one is known."""
+        is_new_epoch = leader_epoch != self.leader_epoch
+        if partition_epoch <= self.partition_epoch and not is_new_epoch:
+            return
+        self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
+        self.replicas, self.isr = replicas, isr
+        followers = [node_id for node_id in replicas if node_id != leader]
+        progress = self.progress
+        if followers and progress is None:
+            progress = self.progress = Progress()
+            is_new_epoch = True
+        if progress is not None:
+            if is_new_epoch:
+                progress.begin_epoch(self.log.written_end)
+            progress.assign(followers, [node_id for node_id in isr if node_id != leader], now_ms)
+        if is_new_epoch:
+            self.notify()
+        if not followers:
+            self.progress = None
+        self._update_commits()
+        if progress is not None:
+            self.advance_high_watermark()
+
+    def count_joining(self, followers: Collection[int]) -> None:
+        """Have the high watermark wait for these followers too: the stored in-sync set may have them any moment."""
+        if self.progress is not None:
+            self.progress.join(followers)
+            self._update_commits()
+            self.advance_high_watermark()
+
+    def note_fetch(self, follower: FollowerFetch, offset: int, log_start: int) -> None:
+        """Note that a follower has everything before `offset`; this may move the high watermark.
+
+        Raises KafkaError: those of `Progress.check`, and OFFSET_OUT_OF_RANGE for an offset that this log does not have.
+        """
+        log, progress = self.log, self.progress or _NO_FOLLOWERS
+        replicated = progress.check(follower.node_id, follower.broker_epoch)
+        written_end = log.written_end
+        if not log.start_offset <= offset <= written_end:
+            raise self._out_of_range(offset)
+        has_moved_start = replicated.log_start != log_start
+        replicated.note_fetch(offset, log_start, written_end, follower.arrival_ms)
+        self.advance_high_watermark()
+        if has_moved_start:
+            self._touch(progress.starts)
+
+    def _update_commits(self) -> None:
+        is_alone = self.progress is None or self.progress.is_leader_alone
+        self.commits_at_write = is_alone and not self.log.config.fsync_before_commit
+
+    def _committed_end(self, written_end: int) -> int:
+        """The end of what all in-sync replicas have, on their disks if syncs are awaited."""
+        end, progress = written_end, self.progress
+        if self.log.config.fsync_before_commit:
+            end = min(self.log.recovery_point, end)
+        if progress is not None:
+            if progress.note_write(written_end, self.disk.clock.monotonic_ms()):
+                self._touch(progress.waiters)
+            end = progress.committed_end(end)
+        return end
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether the high watermark has not reached the beginning of this leader epoch (KIP-207)."""
+        return self.progress is not None and self.high_watermark < self.progress.epoch_start
 
     @property
     def last_stable_offset(self) -> int:
@@ -157,7 +261,7 @@ class Replica:
         Until then no client may learn of the batches, and nothing may read the log. Raises KafkaError as `append` does.
         """
         if acks == ACKS_ALL:
-            self._check_in_sync()
+            self.check_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS)
         info = appending.stage(self.log, records, self.leader_epoch, now_ms, GATHER_BYTES, self)
         if len(records) > GATHER_BYTES:
             self.write_staged()
@@ -165,7 +269,7 @@ class Replica:
 
     def stage_fresh(self, batch: memoryview, facts: BatchFacts, now_ms: int) -> AppendInfo:
         """`stage` what a coordinator has just made."""
-        self._check_in_sync()
+        self.check_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS)
         self.check_writable()
         log, leader_epoch = self.log, self.leader_epoch
         return appending.stage(log, batch, leader_epoch, now_ms, GATHER_BYTES, self, origin=BROKER, facts=facts)
@@ -180,16 +284,10 @@ class Replica:
     ) -> AppendInfo:
         """`stage` for a caller that writes itself: `records` must not change until the write."""
         if acks == ACKS_ALL:
-            self._check_in_sync()
+            self.check_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS)
         self.check_writable()
         origin = origin or self.origin
         return appending.stage(self.log, records, self.leader_epoch, now_ms, 0, self, self.depth, origin, facts)
-
-    def _check_in_sync(self) -> None:
-        least = self.log.config.min_insync_replicas
-        if len(self.isr) < least:
-            in_sync = f"{len(self.isr)} replicas are in sync, min.insync.replicas={least}"
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, in_sync)
 
     def write_staged(self) -> None:
         """Write the staged batches. Raises KafkaError(KAFKA_STORAGE_ERROR) if none of them was appended."""
@@ -241,20 +339,48 @@ class Replica:
         is_written = log.staged is None and log.being_written is None
         end_offset = log.end_offset if is_written else log.written_end
         if end_offset != self.high_watermark:
-            if self.fsync_before_commit:
-                end_offset = min(log.recovery_point, end_offset)
-                if end_offset <= self.high_watermark:  # the high watermark does not follow a lower recovery point
+            if not self.commits_at_write:
+                end_offset = self._committed_end(end_offset)
+                if end_offset <= self.high_watermark:  # the high watermark never falls with what it follows
                     return
             self.high_watermark = end_offset
             if log.has_transactions:
                 log.producers.replicated(end_offset)
             if self._commits is not None:
                 self._commits.advance(end_offset)
-            if self.waiters.waiters or self.waiters.watches:
-                self.advanced(self)
+            if self.waiters.waiters or self.waiters.watches or self.progress is not None:
+                self.notify()
+
+    def check_in_sync(self, code: ErrorCode) -> None:
+        """Raises KafkaError with this code if the in-sync set is smaller than min.insync.replicas."""
+        least = self.log.config.min_insync_replicas
+        if len(self.isr) < least:
+            raise KafkaError(code, f"{len(self.isr)} replicas are in sync, min.insync.replicas={least}")
+
+    def check_leads(self) -> None:
+        """Raises the reason of `resign`, if this broker leads the partition no more."""
+        if self._resigned is not None:
+            raise self._resigned.copy()
+
+    def resign(self, reason: KafkaError) -> None:
+        """Stop leading, for good: fail the appends that wait, and all later ones."""
+        self._resigned = self.read_only = reason
+        if self._commits is not None:
+            self._commits.fail_all(reason)
+        self.notify()
+        if self.progress is not None:
+            self._touch(self.progress.starts)
+
+    @property
+    def has_resigned(self) -> bool:
+        """Whether this broker leads the partition no more; another `Replica` may lead it later."""
+        return self._resigned is not None
 
     def await_commit(self, append: Append) -> None:
         """Have an append committed once the high watermark has reached its end."""
+        if self._resigned is not None:
+            append.fail(self._resigned.copy())
+            return
         if self._commits is None:
             self._commits = CommitQueue()
         self._commits.add(append)
@@ -278,7 +404,7 @@ class Replica:
         was_readable = log.end_offset < self.high_watermark
         self.high_watermark = min(self.high_watermark, log.end_offset)
         self.fail_lost_appends()
-        self.advanced(self)
+        self.notify()
         return was_readable
 
     def repaired(self) -> None:
@@ -287,7 +413,7 @@ class Replica:
         self.advance_high_watermark()
         if log.has_transactions:  # the state of the producers may have been rebuilt
             log.producers.replicated(self.high_watermark)
-        self.advanced(self)
+        self.notify()
 
     def run_roll(self, roll: Callable[[], None]) -> None:
         """Roll inline, and time the roll. Raises RollIsDue if a thread of the queue has to roll."""
@@ -309,7 +435,7 @@ class Replica:
 
     def sync_soon(self) -> None:
         """Have the log flushed: at once, together with others, if a client may wait; else after others."""
-        if self.fsync_before_commit:
+        if self.log.config.fsync_before_commit:
             self.disk.group_commit.sync_after_turn(self)
         else:
             self.disk.group_commit.flush(self)
@@ -326,23 +452,26 @@ class Replica:
 
     def readable_end(self, isolation_level: int) -> int:
         """The offset after the last one that a consumer of this isolation level may see."""
-        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+        if isolation_level == READ_COMMITTED:
+            return self.last_stable_offset
+        return self.log.written_end if isolation_level == LOG_END else self.high_watermark
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        there = f"[{self.log.start_offset}, {self.log.end_offset}] of {self.topic}-{self.index}"
+        return KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
 
     def read(
         self, offset: int, max_bytes: int, isolation_level: int, at_least_one: bool, blocking: bool = True
     ) -> FileSlice | None:
-        """Plan a read for a consumer; None if there is nothing to read yet.
+        """Plan a read for a consumer or a follower; None if there is nothing to read yet.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, log end]; WouldBlock, if not `blocking`, instead
         of waiting for the disk.
         """
-        if not self.log.start_offset <= offset <= self.high_watermark:
-            if self.high_watermark < offset <= self.log.end_offset:  # a producer with acks=1 may know this offset
-                return None
-            there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
+        if not self.log.start_offset <= offset <= self.log.end_offset:
+            raise self._out_of_range(offset)
         end = self.readable_end(isolation_level)
-        if offset >= end:
+        if offset >= end:  # a producer with acks=1 may know an offset above the high watermark
             return None
         return self.log.read(offset, max_bytes, end, at_least_one, blocking)
 

@@ -107,7 +107,7 @@ class ReplicaManager:
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._is_following = False
-        self.leadership = Leadership(self._states, self.directories, config, tasks, events)
+        self.leadership = Leadership(self._states, self.directories, config, tasks, events, log_manager.high_watermark)
 
     def __iter__(self) -> Iterator[Replica]:
         """The online replicas, then those that wait for a higher leader epoch."""
@@ -195,6 +195,7 @@ class ReplicaManager:
         `epochs_are_raised`: this start has raised all leader epochs, so the epochs in logs are of the past.
         """
         self._image, self.leadership.epochs_are_raised = image, epochs_are_raised
+        self.leadership.in_sync_replicas.live = image.brokers
         for topic in image.topics.values():
             self._put(topic, known=len(topic.partitions))
 
@@ -219,6 +220,7 @@ class ReplicaManager:
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
         self._image, self._is_following = new, True
+        self.leadership.in_sync_replicas.live = new.brokers
         try:
             self._follow(old, new, names)
         finally:
@@ -315,16 +317,20 @@ class ReplicaManager:
         self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, is_new, error))
 
     def _leave(self, key: tuple[str, int], leader: int) -> None:
-        """Stop serving a partition that another broker leads; the log stays. Waiting fetches are woken."""
+        """Stop serving a partition that another broker leads; the log stays. Whatever waits for it ends."""
+        remote = Unavailable(PartitionState.REMOTE, leader=leader)
+        replica = self._states.replica(key)
         self._forget(key)
-        self._states.move(key, Unavailable(PartitionState.REMOTE, leader=leader))
+        self._states.move(key, remote)
+        if replica is not None:
+            replica.resign(remote.refusal(*key))
 
     def _forget(self, key: tuple[str, int]) -> None:
         """Stop serving a partition. Waiting fetches are woken; appends fail once the log is gone."""
         replica = self._states.replica(key)
         if replica is not None:
             self._states.move(key, None)
-            self._tasks.touch(replica.waiters)
+            replica.notify()
             if replica.uncommitted:
                 self._tasks.scheduler.call_soon(replica.fail_lost_appends)
 

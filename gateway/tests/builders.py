@@ -216,6 +216,21 @@ def reach(replica: Replica, offset: int) -> None:
     replica.advance_high_watermark()
 
 
+def add_follower(replica: Replica, node_id: int = 9) -> None:
+    """Have the high watermark wait for an in-sync follower, which has nothing yet."""
+    _assign(replica, (replica.isr[0], node_id))
+
+
+def drop_followers(replica: Replica) -> None:
+    """Have this broker alone be in sync, as the only replica."""
+    _assign(replica, replica.isr[:1])
+
+
+def _assign(replica: Replica, isr: tuple[int, ...]) -> None:
+    now_ms = replica.disk.clock.monotonic_ms()
+    replica.assign(isr[0], replica.leader_epoch, isr, isr, replica.partition_epoch + 1, now_ms)
+
+
 def refusal(node: HandlerBroker, request: Message, version: int) -> ErrorCode:
     """The code of the KafkaError that a handler raises for a request as a whole."""
     handler = handler_of(request, version)

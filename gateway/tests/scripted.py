@@ -105,14 +105,17 @@ class ScriptedPartition:
         self.high_watermark = self.log.end_offset
 
     @property
-    def fsync_before_commit(self) -> bool:
-        return self.holds  # whatever it waits for, the write alone does not move the high watermark
+    def commits_at_write(self) -> bool:
+        return not self.holds
 
     def check_writable(self) -> None:
         """It always is."""
 
-    def advanced(self, partition: ScriptedPartition) -> None:
-        self._tasks.touch(partition.waiters)
+    def check_leads(self) -> None:
+        """It always does."""
+
+    def check_in_sync(self, code: ErrorCode) -> None:
+        """Enough replicas are."""
 
     def append(
         self,

@@ -173,7 +173,7 @@ class FetchPlan:
         # After the limits were used up, no read has checked whether the log has the offset at all.
         if self._end(replica) <= wanted.fetch_offset <= replica.log.end_offset:
             item.is_clean = True
-            item.watch(replica.waiters)
+            item.watch(self.reader.waiters(replica))
 
     def _note_cold(self, cold: WouldBlock) -> None:
         if self.cold is None:
@@ -288,22 +288,24 @@ class FetchPlan:
         self._note_look(item, wanted, row)
         replica = self.reader.replica
         if turn.keep(item, row) and replica is not None:
-            self._note(replica, -1, self._count(replica, wanted.fetch_offset, row.records, True))
+            waiters = self.reader.waiters(replica)
+            self._note(waiters, -1, self._count(replica, wanted.fetch_offset, row.records, True))
             if self._counted < self._min_bytes:
-                item.watch(replica.waiters)
+                item.watch(waiters)
         return row
 
     def _watch(self, number: int, row: PartitionData, is_first: bool, item: CachedPartition | None = None) -> None:
         """Count a partition's bytes towards `min_bytes`, and wait for its changes."""
         key, wanted = self.turn.partitions[number]
         replica = self.reader.find(key, wanted.partition)
+        waiters = self.reader.waiters(replica)
         if item is not None:
-            item.watch(replica.waiters)  # also if the partition has data already
-        self._note(replica, number, self._count(replica, wanted.fetch_offset, row.records, is_first))
+            item.watch(waiters)  # also if the partition has data already
+        self._note(waiters, number, self._count(replica, wanted.fetch_offset, row.records, is_first))
 
-    def _note(self, replica: Replica, number: int, size: int) -> None:
-        _, before = self._watched.get(replica.waiters, _NOTHING_COUNTED)
-        self._watched[replica.waiters] = number, size
+    def _note(self, waiters: WaitList, number: int, size: int) -> None:
+        _, before = self._watched.get(waiters, _NOTHING_COUNTED)
+        self._watched[waiters] = number, size
         self._counted += size - before
 
     def _count(self, replica: Replica, offset: int, records: Sized | None, is_first: bool) -> int:

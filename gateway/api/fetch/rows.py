@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.refusals import known_code, refusal
-from headgate.gateway.replication.replica import READ_COMMITTED, Replica
+from headgate.gateway.replication.replica import LOG_END, READ_COMMITTED, Replica
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from headgate.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.gateway.api.context import HandlerContext
     from headgate.gateway.api.fetch_sessions import TopicKey
     from headgate.gateway.api.transactions.default_isolation import IsolationOf
+    from headgate.gateway.replication.progress import FollowerFetch
+    from headgate.gateway.runtime.tasks import WaitList
 
 _BLANK = PartitionData()
 # The default instances: the writer skips them without a look at their fields.
@@ -32,13 +34,23 @@ STORAGE_ERROR_SINCE = 6
 class PartitionReader:
     """Reads partitions for one fetch."""
 
-    __slots__ = ("_context", "_isolation_of", "_partitions", "endpoints", "is_urgent", "isolation_level", "replica")
+    __slots__ = (
+        "_context",
+        "_follower",
+        "_isolation_of",
+        "_partitions",
+        "endpoints",
+        "is_urgent",
+        "isolation_level",
+        "replica",
+    )
 
     def __init__(self, context: HandlerContext, isolation_level: int, isolation_of: IsolationOf | None = None) -> None:
         """`isolation_of`: the level for each partition, of a client that cannot ask for one."""
         self._context = context
         self._partitions = context.broker.partitions
         self._isolation_of = isolation_of
+        self._follower: FollowerFetch | None = None
         self.isolation_level = isolation_level
         """The level for the partition that was found last."""
         self.replica: Replica | None = None
@@ -63,6 +75,9 @@ class PartitionReader:
                 replica.check_leader_epoch(wanted.current_leader_epoch)
             if wanted.last_fetched_epoch >= 0:
                 diverging = _diverging(replica, wanted)
+            if self._follower is not None and diverging is NO_DIVERGENCE:
+                in_sync_replicas = self._partitions.leadership.in_sync_replicas
+                in_sync_replicas.note_fetch(replica, self._follower, wanted.fetch_offset, wanted.log_start_offset)
             if diverging is not NO_DIVERGENCE:
                 self.is_urgent = True
             elif max_bytes > 0 or is_first:
@@ -86,6 +101,16 @@ class PartitionReader:
             -1,
             b"" if records is None else records,
         )
+
+    def serve_follower(self, follower: FollowerFetch) -> None:
+        """Read to the end of the log, for a broker that replicates it; its offsets say what it has."""
+        self._follower, self._isolation_of, self.isolation_level = follower, None, LOG_END
+
+    def waiters(self, replica: Replica) -> WaitList:
+        """The list that is touched when the partition may have more for this fetch."""
+        if self._follower is None or replica.progress is None:
+            return replica.waiters
+        return replica.progress.waiters
 
     def find(self, key: TopicKey, index: int) -> Replica:
         """The partition; sets `isolation_level`. Raises KafkaError."""

@@ -9,6 +9,9 @@ directory ids   v18 high watermark
                                          └──────────── wait ◁────┘
 
 A fetch that finds enough is answered at once. Otherwise `_answer_later` is its whole course, with each wait.
+
+Followers fetch too. They read to the end of the log, and each offset they ask for says what they have
+(`gateway.replication.progress`).
 """
 
 from functools import partial
@@ -21,6 +24,7 @@ from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, ReadRow, disk_
 from headgate.gateway.api.fetch.rows import PartitionReader, release_all
 from headgate.gateway.api.fetch_sessions import FEW, SessionTurn
 from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.replication.progress import FollowerFetch
 from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.tasks import Changes, Task
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -70,7 +74,14 @@ def _plan(
     broker = context.broker
     now_ms = broker.clock.monotonic_ms()
     turn = broker.fetch_sessions.begin(request, context.version, now_ms)
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        reader.serve_follower(_follower(request, now_ms))
     return FetchPlan(request, broker, turn, now_ms, reader, read)
+
+
+def _follower(request: FetchRequest, now_ms: float) -> FollowerFetch:
+    state = request.replica_state
+    return FollowerFetch(max(request.replica_id, state.replica_id), state.replica_epoch, now_ms)
 
 
 def _answer(plan: FetchPlan, form: Form | None) -> FetchOutcome:

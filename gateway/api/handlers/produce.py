@@ -91,7 +91,7 @@ def _append(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
     staged = replica.log.staged
-    if acks == ACKS_ALL and replica.fsync_before_commit and replica.high_watermark <= info.last_offset:
+    if acks == ACKS_ALL and not replica.commits_at_write and replica.high_watermark <= info.last_offset:
         append = Append(replica, acks)
         delayed.append((append, row))
         if staged is None:

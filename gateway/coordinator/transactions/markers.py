@@ -125,12 +125,12 @@ class PartitionMarkers:
         info = replica.stage_fresh(data, facts, now_ms)
         staged = replica.log.staged
         assert staged is not None  # a marker is small
-        if replica.fsync_before_commit:
-            self._services.batcher.await_write(staged, _append_of(replica, resume), info)
-        else:  # the write alone moves the high watermark
+        if replica.commits_at_write:
             row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
             self._services.batcher.promise(replica, staged, partial(_refuse, row))
             self._staged.append((row, resume))
+        else:
+            self._services.batcher.await_write(staged, _append_of(replica, resume), info)
 
     def _end_in_group_shard(self, marker: Marker, index: int, resume: Written) -> None:
         if self._other_store is None or not marker.is_commit:

@@ -31,9 +31,9 @@ def refusal(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return error.value.code
 
 
-def test_one_replica_moves_its_high_watermark_with_its_log(replica: Replica) -> None:
+def test_one_replica_moves_its_high_watermark_with_its_log(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     moved: list[int] = []
-    replica.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    monkeypatch.setattr(Replica, "notify", lambda notified: moved.append(notified.high_watermark))
     replica.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
     assert (replica.high_watermark, replica.last_stable_offset) == (2, 2)
     assert moved == [], "nobody waits for it"
@@ -42,9 +42,11 @@ def test_one_replica_moves_its_high_watermark_with_its_log(replica: Replica) -> 
     assert moved == [3]
 
 
-def test_the_high_watermark_follows_written_not_staged_batches(replica: Replica) -> None:
+def test_the_high_watermark_follows_written_not_staged_batches(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved: list[int] = []
-    replica.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
+    monkeypatch.setattr(Replica, "notify", lambda notified: moved.append(notified.high_watermark))
     replica.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
     replica.append(records(b"a"), ACKS_ALL, NOW_MS)
     replica.stage(records(b"b"), ACKS_ALL, NOW_MS)

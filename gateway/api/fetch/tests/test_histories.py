@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,8 @@ class Histories(RuleBasedStateMachine):
         """From now on the high watermark follows what is synced, or does not."""
         replica = self.partition(which)
         if replica is not None:
-            replica.disk, replica.fsync_before_commit = HUNG, is_on
-            replica.advance_high_watermark()
+            replica.disk = HUNG
+            replica.configure(replace(replica.log.config, headgate_flush="commit" if is_on else "cache"))
 
     @rule(which=ANY_PARTITION)
     def sync(self, which: tuple[str, int]) -> None:

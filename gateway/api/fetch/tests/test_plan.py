@@ -112,7 +112,7 @@ def test_retention_is_told_by_an_incremental_fetch(node: HandlerBroker) -> None:
     session_id = opened(node, 2)
     replica = node.services.partitions.get("t", 1)
     replica.log.advance_start(1)
-    replica.advanced(replica)
+    replica.notify()
     (row,) = rows(answer(node, go_on(session_id, 1)))
     assert (row.partition_index, row.log_start_offset) == (1, 1)
 

@@ -13,7 +13,12 @@ from headgate.gateway.coordinator.tests.test_runtime import commit
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere
+from headgate.gateway.tests.builders import (
+    HandlerBroker,
+    add_follower,
+    drop_followers,
+    led_elsewhere,
+)
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
@@ -124,11 +129,10 @@ def test_errors_of_partitions_are_told(node: HandlerBroker, replica: Replica, mo
 
 
 def test_a_marker_waits_for_the_high_watermark(node: HandlerBroker, replica: Replica) -> None:
-    replica.fsync_before_commit = True
+    add_follower(replica)
     told = append(node, COMMIT)
     assert told == []
-    replica.fsync_before_commit = False
-    replica.advance_high_watermark()
+    drop_followers(replica)
     assert told == [None]
 
 

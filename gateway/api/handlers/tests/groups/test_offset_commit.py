@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
-from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import HandlerBroker, offsets_partitions
+from headgate.gateway.tests.builders import (
+    HandlerBroker,
+    add_follower,
+    offsets_partitions,
+)
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -104,16 +107,12 @@ def test_a_loading_coordinator_is_told_at_every_partition(
     ]
 
 
-def test_a_commit_that_is_not_replicated_in_time(
-    node: HandlerBroker, topic: OffsetCommitRequestTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_is_not_replicated_in_time(node: HandlerBroker, topic: OffsetCommitRequestTopic) -> None:
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
     replies: list[object] = []
     for replica in offsets_partitions(node):
-        replica.fsync_before_commit = True
-    with monkeypatch.context() as patch:
-        patch.setattr(Replica, "advance_high_watermark", lambda _: None)
-        outcome = node.handle(OffsetCommitRequest("g", topics=[topic]), 8)
+        add_follower(replica)
+    outcome = node.handle(OffsetCommitRequest("g", topics=[topic]), 8)
     assert is_task(outcome)
     node.services.tasks.start(outcome, replies.append)
     node.time.advance(node.config.offsets_commit_timeout_ms - 1)

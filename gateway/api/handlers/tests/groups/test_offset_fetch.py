@@ -7,8 +7,12 @@ import pytest
 from headgate.gateway.api.tests.large import Loop
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
-from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import HandlerBroker, offsets_partitions, parked
+from headgate.gateway.tests.builders import (
+    HandlerBroker,
+    add_follower,
+    offsets_partitions,
+    parked,
+)
 from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_fetch import (
@@ -147,12 +151,10 @@ def test_where_old_versions_have_their_errors(filled: HandlerBroker) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_what_may_be_lost_is_not_told(filled: HandlerBroker, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_lost_is_not_told(filled: HandlerBroker, version: int) -> None:
     for replica in offsets_partitions(filled):
-        replica.fsync_before_commit = True
-    with monkeypatch.context() as patch:
-        patch.setattr(Replica, "advance_high_watermark", lambda _: None)
-        filled.handle(commit_request("g", {1: 43}), 8)
+        add_follower(replica)
+    filled.handle(commit_request("g", {1: 43}), 8)
     replies = parked(filled, filled.handle(request(filled, version, {"t": [1]}, "g"), version))
     filled.time.advance(filled.config.offsets_commit_timeout_ms - 1)
     assert replies == []

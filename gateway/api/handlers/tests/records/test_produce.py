@@ -10,7 +10,13 @@ from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.tasks import Silent, is_task
-from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere, parked
+from headgate.gateway.tests.builders import (
+    HandlerBroker,
+    add_follower,
+    drop_followers,
+    led_elsewhere,
+    parked,
+)
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.produce import (
@@ -113,22 +119,19 @@ def test_what_a_client_of_zookeeper_says_first_ends_the_connection(node: Handler
 
 
 class Follower:
-    """Holds the high watermark of a partition back, as a replica that has not fetched yet."""
+    """Holds the high watermark of a partition back: it has not fetched yet."""
 
-    def __init__(self, node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: HandlerBroker) -> None:
         self.partition = node.services.partitions.get("t", 0)
-        self._advance = type(self.partition).advance_high_watermark
-        self.partition.fsync_before_commit = True  # the write alone does not move it
-        monkeypatch.setattr(type(self.partition), "advance_high_watermark", lambda partition: None)
+        add_follower(self.partition)
 
     def catch_up(self) -> None:
-        self.partition.fsync_before_commit = False
-        self._advance(self.partition)
+        drop_followers(self.partition)
 
 
-def test_acks_all_waits_for_the_high_watermark(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_all_waits_for_the_high_watermark(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
-    follower = Follower(node, monkeypatch)
+    follower = Follower(node)
     replies = parked(node, node.handle(request(("t", 0, batch(b"a"))), 9))
     node.time.advance(100)
     assert replies == []
@@ -137,9 +140,9 @@ def test_acks_all_waits_for_the_high_watermark(node: HandlerBroker, monkeypatch:
     assert rows(replies[0]) == [(0, 0)]
 
 
-def test_acks_all_gives_up_at_the_clients_timeout(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_all_gives_up_at_the_clients_timeout(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
-    Follower(node, monkeypatch)
+    Follower(node)
     replies = parked(node, node.handle(request(("t", 0, batch(b"a"))), 9))
     node.time.advance(1_499)
     assert replies == []
@@ -148,9 +151,9 @@ def test_acks_all_gives_up_at_the_clients_timeout(node: HandlerBroker, monkeypat
     assert rows(replies[0]) == [(ErrorCode.REQUEST_TIMED_OUT, -1)]
 
 
-def test_acks_1_does_not_wait(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_1_does_not_wait(node: HandlerBroker) -> None:
     node.services.metadata.create_topic("t", 1)
-    Follower(node, monkeypatch)
+    Follower(node)
     assert rows(node.ask(request(("t", 0, batch(b"a")), acks=1), 9)) == [(0, 0)]
 
 

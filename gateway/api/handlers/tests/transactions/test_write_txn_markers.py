@@ -11,7 +11,12 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import HandlerBroker, over_the_wire
+from headgate.gateway.tests.builders import (
+    HandlerBroker,
+    add_follower,
+    drop_followers,
+    over_the_wire,
+)
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -99,7 +104,7 @@ def test_very_many_markers_are_written_in_steps(node: HandlerBroker, replica: Re
 
 
 def test_a_marker_that_is_not_replicated_in_time(node: HandlerBroker, replica: Replica) -> None:
-    replica.fsync_before_commit = True
+    add_follower(replica)
     outcome = node.handle(WriteTxnMarkersRequest([marker(t=[0, 1])]), 1)
     assert is_task(outcome)
     replies: list[Any] = []
@@ -109,19 +114,17 @@ def test_a_marker_that_is_not_replicated_in_time(node: HandlerBroker, replica: R
     node.time.advance(1)
     (response,) = replies
     assert codes(over_the_wire(response, 1)) == {7: {"t": {0: ErrorCode.REQUEST_TIMED_OUT, 1: NONE}}}
-    replica.fsync_before_commit = False
-    replica.advance_high_watermark()
+    drop_followers(replica)
     node.time.advance()
     assert replies == [response]
 
 
 def test_the_reply_comes_when_the_last_marker_is_replicated(node: HandlerBroker, replica: Replica) -> None:
-    replica.fsync_before_commit = True
+    add_follower(replica)
     outcome = node.handle(WriteTxnMarkersRequest([marker(t=[0, 1])]), 1)
     assert is_task(outcome)
     replies: list[Any] = []
     node.services.tasks.start(outcome, replies.append)
-    replica.fsync_before_commit = False
-    replica.advance_high_watermark()
+    drop_followers(replica)
     node.time.advance()
     assert [codes(reply) for reply in replies] == [{7: {"t": {0: NONE, 1: NONE}}}]

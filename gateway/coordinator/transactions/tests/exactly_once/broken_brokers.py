@@ -92,7 +92,7 @@ def _gives_the_holder(_shard: Any, _key: str, transaction: Any, _expected: Any, 
 
 
 def _acknowledges_unsynced(self: Any) -> None:
-    self.fsync_before_commit = False
+    self.commits_at_write = True
     _advance(self)
 
 

@@ -1,0 +1,112 @@
+"""The in-sync sets of the partitions that this broker leads: who joins, who leaves, and the changes under way.
+
+A follower joins once it has what the set has committed; its fetches say so. A follower leaves after
+`replica.lag.time.max.ms` without having caught up; a look at every half of that time finds it, as in Kafka.
+
+A change of the set is a conditional write to the stored state of the partition, behind `IsrChanges`. A partition has
+one change under way. Until the outcome is known, the high watermark counts the followers of both sets. A refused change
+leaves the old set; the next one is tried after a pause, as a newer state is on its way then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Protocol
+
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.replication.progress import FollowerFetch, Progress
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import NEVER, Ask, SingleTask, Task, Tasks, sleep
+from headgate.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger("headgate.replication")
+
+RETRY_MS = 1_000.0
+"""The pause after a refused change."""
+
+
+class IsrChanges(Protocol):
+    """Stores the in-sync sets of partitions that this broker leads."""
+
+    def alter(self, replica: Replica, isr: tuple[int, ...], partition_epoch: int) -> Ask:
+        """Store another in-sync set, if `partition_epoch` is still the stored one. Changes may be gathered.
+
+        The answer is the new partition epoch, or a KafkaError: the set is the old one. While the outcome is unknown,
+        there is no answer.
+        """
+
+
+class FixedSets:
+    """`IsrChanges` for a broker that is the only one of its cluster."""
+
+    def alter(self, replica: Replica, isr: tuple[int, ...], partition_epoch: int) -> Ask:
+        """Refuse every change."""
+        error = KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, "a single broker changes no in-sync set")
+        return lambda resume: resume(error)
+
+
+class InSyncReplicas:
+    """Changes the in-sync sets of led partitions. `live` has the ids of the live brokers, `changes` stores the sets."""
+
+    def __init__(self, config: BrokerConfig, tasks: Tasks) -> None:
+        self._config = config
+        self._tasks = tasks
+        self._watched: dict[Replica, None] = {}
+        self._look = SingleTask()
+        self.changes: IsrChanges = FixedSets()
+        self.live: Collection[int] = ()
+
+    def watch(self, replica: Replica) -> None:
+        """Watch the followers of a replica as long as this broker leads it."""
+        self._watched[replica] = None
+        self._look.start(self._look_for_lag)
+
+    def note_fetch(self, replica: Replica, follower: FollowerFetch, offset: int, log_start: int) -> None:
+        """Note the fetch of a follower. Raises KafkaError as `Replica.note_fetch` does."""
+        replica.note_fetch(follower, offset, log_start)
+        progress, node_id = replica.progress, follower.node_id
+        if progress is not None and progress.may_join(node_id, replica.high_watermark) and node_id in self.live:
+            self._change(replica, progress, (*replica.isr, node_id))
+
+    def _look_for_lag(self) -> Task[None]:
+        """Find the followers that lag, until no partition has followers."""
+        while self._watched and not self._tasks.scheduler.is_over:
+            max_lag_ms = self._config.replica_lag_time_max_ms
+            yield sleep(self._tasks.scheduler, max_lag_ms / 2)
+            now_ms = self._tasks.monotonic_ms()
+            for replica in list(self._watched):
+                progress = replica.progress
+                if progress is None or replica.has_resigned or replica.log.is_retired:
+                    del self._watched[replica]
+                    continue
+                lagging = progress.lagging(replica.log.written_end, now_ms, max_lag_ms)
+                if lagging:
+                    isr = [node_id for node_id in replica.isr if node_id not in lagging]
+                    self._change(replica, progress, tuple(isr))
+
+    def _change(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> None:
+        """Begin a change of the stored in-sync set, unless one is under way, or was refused a moment ago."""
+        if progress.fixed_until_ms <= self._tasks.monotonic_ms():
+            progress.fixed_until_ms = NEVER
+            self._tasks.start(self._alter(replica, progress, isr))
+
+    def _alter(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
+        """Change the stored in-sync set. After an order of a newer leader epoch the answer is of no use."""
+        name, before, leader_epoch = f"{replica.topic}-{replica.index}", replica.isr, replica.leader_epoch
+        replica.count_joining([node_id for node_id in isr if node_id not in before])
+        try:
+            partition_epoch = yield self.changes.alter(replica, isr, replica.partition_epoch)
+        except KafkaError as error:
+            logger.warning("%s: in sync stay %s; %s were refused: %s", name, before, isr, error.message)
+            partition_epoch = None
+        if replica.leader_epoch != leader_epoch:
+            return
+        now_ms = self._tasks.monotonic_ms()
+        if partition_epoch is None:
+            progress.fixed_until_ms = now_ms + RETRY_MS
+            replica.count_joining(())
+        else:
+            progress.fixed_until_ms = now_ms
+            logger.info("%s: in sync are %s, after %s", name, isr, before)
+            replica.assign(self._config.node_id, leader_epoch, replica.replicas, isr, partition_epoch, now_ms)

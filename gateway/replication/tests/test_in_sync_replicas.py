@@ -1,0 +1,260 @@
+"""A leader with two followers, each of which is scripted fetches: what is committed, who is in sync, who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.gateway.metadata.image import Node
+from headgate.gateway.replication.in_sync_replicas import RETRY_MS
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import Ask, is_task
+from headgate.gateway.tests.builders import HandlerBroker, parked, records
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+VERSION = 15
+ALL = (0, 1, 2)
+
+
+class Changes:
+    """Where in-sync sets are stored: the test answers each change."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[tuple[int, ...], int]] = []
+        self._resume: list[Callable[[Any], None]] = []
+
+    def alter(self, _replica: Replica, isr: tuple[int, ...], partition_epoch: int) -> Ask:
+        self.asked.append((isr, partition_epoch))
+        return self._resume.append
+
+    def answer(self, answer: int | KafkaError) -> None:
+        self._resume.pop(0)(answer)
+
+
+class LedPartition:
+    """One partition of the topic `t`, which node 0 leads."""
+
+    def __init__(self, path: Path, isr: tuple[int, ...] = ALL, **settings: str) -> None:
+        self.node = HandlerBroker(path, **settings)
+        self.metadata = self.node.services.metadata
+        self.metadata.create_topic("t", 1)
+        self.changes = Changes()
+        self.in_sync_replicas = self.node.services.partitions.leadership.in_sync_replicas
+        self.in_sync_replicas.changes = self.changes
+        self.order(isr=isr)
+
+    def order(self, leader: int = 0, isr: tuple[int, ...] = ALL, epoch: int = 0, live: tuple[int, ...] = ALL) -> None:
+        """The image of the cluster has this state from now on."""
+        old = self.metadata.image
+        before = old.topics["t"].partitions[0]
+        state = before._replace(
+            leader=leader,
+            leader_epoch=before.leader_epoch + epoch,
+            replicas=ALL,
+            isr=isr,
+            partition_epoch=before.partition_epoch + 1,
+        )
+        topic = old.topics["t"]._replace(partitions=(state,))
+        brokers = {node_id: Node(node_id, None, {}) for node_id in live}
+        self.metadata.image = old._replace(topics={**old.topics, "t": topic}, brokers=brokers)
+        self.node.services.partitions.follow(old, self.metadata.image, ["t"])
+
+    @property
+    def replica(self) -> Replica:
+        return self.node.services.partitions.get("t", 0)
+
+    def produce(self, acks: int = -1) -> list[Any]:
+        """The answers to a batch of one record, as they come."""
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records(b"v"))])
+        outcome = self.node.handle(ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[data]), 9)
+        return parked(self.node, outcome) if is_task(outcome) else [outcome]
+
+    def code(self, acks: int = -1) -> int:
+        (response,) = self.produce(acks)
+        return code_of(response)
+
+    def fetch(
+        self, node_id: int, offset: int, *, wait_ms: int = 0, start: int = 0, broker_epoch: int = 5, level: int = 0
+    ) -> Any:
+        """The outcome of a fetch by a follower; node -1 is a consumer."""
+        wanted = FetchPartition(
+            partition=0,
+            fetch_offset=offset,
+            log_start_offset=start,
+            partition_max_bytes=1 << 20,
+            current_leader_epoch=-1,
+        )
+        topic_id = self.metadata.image.topics["t"].topic_id
+        request = FetchRequest(
+            replica_state=ReplicaState(node_id, broker_epoch),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            isolation_level=level,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])],
+        )
+        return self.node.handle(request, VERSION)
+
+    def row(self, node_id: int, offset: int, **options: Any) -> Any:
+        (topic,) = self.fetch(node_id, offset, **options).responses
+        (row,) = topic.partitions
+        if not isinstance(row.records, bytes):
+            row.records.release()
+        return row
+
+
+def code_of(response: Any) -> int:
+    code: int = response.responses[0].partition_responses[0].error_code
+    return code
+
+
+@pytest.fixture
+def led(tmp_path: Path) -> Iterator[LedPartition]:
+    led = LedPartition(tmp_path, replica_lag_time_max_ms="1000", replica_fetch_wait_max_ms="100")
+    yield led
+    led.node.close()
+
+
+def test_acks_all_waits_for_every_in_sync_follower(led: LedPartition) -> None:
+    answers = led.produce()
+    assert answers == []
+    led.row(1, 1)
+    led.node.time.advance()
+    assert answers == []
+    led.row(2, 1)
+    led.node.time.advance()
+    assert [code_of(answer) for answer in answers] == [ErrorCode.NONE]
+
+
+def test_acks_1_waits_for_no_follower(led: LedPartition) -> None:
+    assert led.code(acks=1) == ErrorCode.NONE
+
+
+def test_followers_read_what_is_not_committed_yet(led: LedPartition) -> None:
+    led.produce(1)
+    assert led.row(-1, 0).records == b""
+    assert len(led.row(1, 0).records) > 0
+    assert led.row(1, 0).high_watermark == 0
+
+
+def test_a_write_wakes_followers_and_the_watermark_consumers(led: LedPartition) -> None:
+    follower = parked(led.node, led.fetch(1, 0, wait_ms=500))
+    consumer = parked(led.node, led.fetch(-1, 0, wait_ms=500))
+    led.produce(1)
+    led.node.time.advance()
+    assert (len(follower), len(consumer)) == (1, 0)
+    led.row(1, 1)
+    led.row(2, 1)
+    led.node.time.advance()
+    assert len(consumer) == 1
+
+
+def test_a_follower_that_is_no_replica_is_refused(led: LedPartition) -> None:
+    assert led.row(3, 0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_an_offset_that_the_leader_lacks_proves_nothing(led: LedPartition) -> None:
+    led.produce(1)
+    led.row(1, 1)
+    assert led.row(2, 2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert led.replica.high_watermark == 0
+
+
+def test_a_follower_that_lags_leaves_the_set(led: LedPartition) -> None:
+    for node_id in (1, 2):
+        led.row(node_id, 0)
+    answers = led.produce()
+    led.row(1, 1)
+    led.node.time.advance(1000)
+    assert led.changes.asked == []
+    led.node.time.advance(1000)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1)]
+    assert answers == [], "until the set is stored, node 2 counts"
+    led.changes.answer(led.replica.partition_epoch + 1)
+    led.node.time.advance()
+    assert [code_of(answer) for answer in answers] == [ErrorCode.NONE]
+    assert led.replica.isr == (0, 1)
+
+
+def test_a_follower_that_has_caught_up_joins(led: LedPartition) -> None:
+    led.order(isr=(0, 1))
+    led.produce(1)
+    led.row(1, 1)
+    led.row(2, 0)
+    assert led.changes.asked == []
+    epoch = led.replica.partition_epoch
+    led.row(2, 1)
+    led.row(2, 1)
+    assert led.changes.asked == [((0, 1, 2), epoch)], "one change at a time"
+    led.changes.answer(epoch + 1)
+    assert (led.replica.isr, led.replica.partition_epoch) == ((0, 1, 2), epoch + 1)
+
+
+def test_a_follower_on_its_way_in_counts_already(led: LedPartition) -> None:
+    led.order(isr=(0,))
+    assert led.replica.commits_at_write
+    led.row(2, 0)
+    assert not led.replica.commits_at_write
+    answers = led.produce()
+    assert answers == []
+    led.row(2, 1)
+    led.node.time.advance()
+    assert len(answers) == 1
+
+
+def test_a_refused_change_leaves_the_old_set(led: LedPartition) -> None:
+    led.order(isr=(0,))
+    led.row(2, 0)
+    answers = led.produce()
+    led.changes.answer(KafkaError(ErrorCode.INVALID_UPDATE_VERSION))
+    led.node.time.advance()
+    assert (led.replica.isr, len(answers)) == ((0,), 1)
+    led.row(2, 1)
+    assert len(led.changes.asked) == 1
+    led.node.time.advance(RETRY_MS)
+    led.row(2, 1)
+    assert len(led.changes.asked) == 2
+
+
+def test_a_dead_broker_does_not_join(led: LedPartition) -> None:
+    led.order(isr=(0, 1), live=(0, 1))
+    led.row(2, 0)
+    assert led.changes.asked == []
+
+
+def test_an_answer_from_before_a_new_epoch_changes_nothing(led: LedPartition) -> None:
+    led.order(isr=(0,))
+    led.row(2, 0)
+    led.order(isr=(0, 1), epoch=1)
+    led.changes.answer(99)
+    assert led.replica.isr == (0, 1)
+    assert led.replica.partition_epoch < 99
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all(tmp_path: Path) -> None:
+    led = LedPartition(tmp_path, isr=(0,), min_insync_replicas="2")
+    assert led.code() == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert led.code(acks=1) == ErrorCode.NONE
+    led.node.close()
+
+
+def test_a_set_that_shrinks_after_the_append_is_told(tmp_path: Path) -> None:
+    led = LedPartition(tmp_path, isr=(0, 1), min_insync_replicas="2")
+    answers = led.produce()
+    led.order(isr=(0,))
+    led.node.time.advance()
+    assert [code_of(answer) for answer in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    led.node.close()
+
+
+def test_one_that_stops_leading_fails_appends_at_once(led: LedPartition) -> None:
+    answers = led.produce()
+    follower = parked(led.node, led.fetch(1, 1, wait_ms=5000))
+    led.order(leader=1, epoch=1)
+    led.node.time.advance()
+    assert [code_of(answer) for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert len(follower) == 1
