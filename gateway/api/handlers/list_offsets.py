@@ -20,7 +20,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import count_rows, each_in_steps
 from headgate.gateway.api.refusals import refusal
 from headgate.gateway.api.transactions.default_isolation import IsolationOf, default_isolation
-from headgate.gateway.replication.replica import Replica
+from headgate.gateway.replication.replica import LOG_END, Replica
 from headgate.gateway.runtime.tasks import Caller, Task, Together, at_once_if_few, value_of, within
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.messages.list_offsets import (
@@ -72,13 +72,16 @@ class Search(NamedTuple):
     replica: Replica
     timestamp: int
     rows: list[Row]
+    nothing: ErrorCode = ErrorCode.NONE
+    """The error if no record is found."""
     more: More | None = None
 
 
 @handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
 def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> ListOffsetsOutcome:
     """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
-    return _list_offsets(request, context, lambda _: request.isolation_level)
+    level = request.isolation_level if request.replica_id < 0 else LOG_END
+    return _list_offsets(request, context, lambda _: level)
 
 
 @handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
@@ -96,11 +99,16 @@ def _list_offsets(
         replica.check_leader_epoch(wanted.current_leader_epoch)
         timestamp = wanted.timestamp
         _check_time(timestamp, context.version)
+        nothing = ErrorCode.NONE
+        if replica.is_catching_up and request.replica_id < 0:
+            nothing = _not_available(context.version)
+            if timestamp == LATEST:
+                raise KafkaError(nothing, "the high watermark has not reached the beginning of the leader epoch")
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
             return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(replica, timestamp, isolation_of))
         search = searches.get((replica, timestamp))
         if search is None:
-            search = searches[replica, timestamp] = Search(replica, timestamp, [])
+            search = searches[replica, timestamp] = Search(replica, timestamp, [], nothing)
         row = Row(wanted.partition_index)
         search.rows.append(row)
         return row
@@ -228,7 +236,9 @@ def _fill(broker: Services, search: Search, found: TimestampOffset | KafkaError 
         row.offset, row.timestamp, row.leader_epoch = NOTHING
         if isinstance(found, TimestampOffset):
             row.offset, row.timestamp, row.leader_epoch = found
-        elif found is not None:
+        elif found is None:
+            row.error_code = search.nothing
+        else:
             row.error_code = refusal(broker, found, search.replica.topic, search.replica.index)[0]
 
 
@@ -274,6 +284,11 @@ def _check_time(timestamp: int, version: int) -> None:
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         message = f"timestamp {timestamp} has no meaning in version {version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+def _not_available(version: int) -> ErrorCode:
+    """The error of a new leader until its high watermark has reached its leader epoch (KIP-207)."""
+    return ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _place(replica: Replica, timestamp: int, isolation_of: IsolationOf) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from headgate.gateway.runtime.tasks import Ask, is_task
 from headgate.gateway.tests.builders import HandlerBroker, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 VERSION = 15
@@ -258,3 +259,20 @@ def test_one_that_stops_leading_fails_appends_at_once(led: LedPartition) -> None
     led.node.time.advance()
     assert [code_of(answer) for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert len(follower) == 1
+
+
+def list_latest(led: LedPartition, version: int, replica_id: int = -1) -> Any:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic("t", [wanted])])
+    return led.node.ask(request, version).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version, code", [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
+def test_a_new_leader_names_no_end_before_its_epoch(led: LedPartition, version: int, code: ErrorCode) -> None:
+    led.produce(1)
+    led.order(epoch=1)
+    assert list_latest(led, version).error_code == code
+    assert list_latest(led, version, replica_id=1).offset == 1
+    led.row(1, 1)
+    led.row(2, 1)
+    assert list_latest(led, version).offset == 1
