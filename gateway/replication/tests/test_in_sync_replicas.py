@@ -12,8 +12,13 @@ from headgate.gateway.metadata.image import Node
 from headgate.gateway.replication.in_sync_replicas import RETRY_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Ask, is_task
-from headgate.gateway.tests.builders import HandlerBroker, parked, records
+from headgate.gateway.tests.builders import HandlerBroker, over_the_wire, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -276,3 +281,30 @@ def test_a_new_leader_names_no_end_before_its_epoch(led: LedPartition, version: 
     led.row(1, 1)
     led.row(2, 1)
     assert list_latest(led, version).offset == 1
+
+
+def test_deleted_records_wait_for_the_live_followers(led: LedPartition) -> None:
+    led.produce(1)
+    led.row(1, 1)
+    led.row(2, 1)
+    topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+    request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+    answers = parked(led.node, led.node.handle(request, 2))
+    led.row(1, 1, start=1)
+    led.node.time.advance()
+    assert answers == []
+    led.row(2, 1, start=1)
+    led.node.time.advance()
+    (row,) = over_the_wire(answers[0], 2).topics[0].partitions
+    assert (row.error_code, row.low_watermark) == (ErrorCode.NONE, 1)
+
+
+def test_deleted_records_do_not_wait_for_ever(led: LedPartition) -> None:
+    led.produce(1)
+    led.row(1, 1)
+    led.row(2, 1)
+    topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+    answers = parked(led.node, led.node.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=100), 2))
+    led.node.time.advance(100)
+    (row,) = over_the_wire(answers[0], 2).topics[0].partitions
+    assert row.error_code == ErrorCode.REQUEST_TIMED_OUT
