@@ -85,7 +85,14 @@ class LedPartition:
         return code_of(response)
 
     def fetch(
-        self, node_id: int, offset: int, *, wait_ms: int = 0, start: int = 0, broker_epoch: int = 5, level: int = 0
+        self,
+        node_id: int,
+        offset: int,
+        *,
+        wait_ms: int = 0,
+        start: int = 0,
+        session: tuple[int, int] = (0, -1),
+        is_named: bool = True,
     ) -> Any:
         """The outcome of a fetch by a follower; node -1 is a consumer."""
         wanted = FetchPartition(
@@ -97,11 +104,12 @@ class LedPartition:
         )
         topic_id = self.metadata.image.topics["t"].topic_id
         request = FetchRequest(
-            replica_state=ReplicaState(node_id, broker_epoch),
+            replica_state=ReplicaState(node_id, 5),
             max_wait_ms=wait_ms,
             min_bytes=1,
-            isolation_level=level,
-            topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])],
+            session_id=session[0],
+            session_epoch=session[1],
+            topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])] if is_named else [],
         )
         return self.node.handle(request, VERSION)
 
@@ -157,6 +165,22 @@ def test_a_write_wakes_followers_and_the_watermark_consumers(led: LedPartition) 
     led.row(2, 1)
     led.node.time.advance()
     assert len(consumer) == 1
+
+
+def test_the_session_of_a_follower_wakes_at_writes(led: LedPartition) -> None:
+    session_id = led.fetch(1, 0, session=(0, 0)).session_id
+    waiting = parked(led.node, led.fetch(1, 0, session=(session_id, 1), is_named=False, wait_ms=500))
+    led.produce(1)
+    led.node.time.advance()
+    ((topic,),) = [response.responses for response in waiting]
+    topic.partitions[0].records.release()
+    waiting = parked(led.node, led.fetch(1, 1, session=(session_id, 2), wait_ms=500))
+    led.row(2, 1)
+    led.node.time.advance()
+    assert waiting == [], "the watermark alone wakes no follower"
+    led.node.time.advance(500)
+    ((topic,),) = [response.responses for response in waiting]
+    assert topic.partitions[0].high_watermark == 1
 
 
 def test_a_follower_that_is_no_replica_is_refused(led: LedPartition) -> None:
