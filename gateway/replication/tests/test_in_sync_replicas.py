@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import Node
+from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.in_sync_replicas import RETRY_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Ask, is_task
-from headgate.gateway.tests.builders import HandlerBroker, over_the_wire, parked, records
+from headgate.gateway.tests.builders import NOW_MS, HandlerBroker, over_the_wire, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -265,6 +266,14 @@ def test_an_answer_from_before_a_new_epoch_changes_nothing(led: LedPartition) ->
     assert led.replica.partition_epoch < 99
 
 
+def test_an_order_from_before_a_change_leaves_it_counted(led: LedPartition) -> None:
+    led.order(isr=(0,))
+    led.row(2, 0)
+    image = led.metadata.image
+    led.node.services.partitions.leadership.apply(led.replica, image.topics["t"], led.replica.log.config)
+    assert not led.replica.commits_at_write, "the stored set may have the follower by now"
+
+
 def test_too_few_in_sync_replicas_refuse_acks_all(tmp_path: Path) -> None:
     led = LedPartition(tmp_path, isr=(0,), min_insync_replicas="2")
     assert led.code() == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -288,6 +297,17 @@ def test_one_that_stops_leading_fails_appends_at_once(led: LedPartition) -> None
     led.node.time.advance()
     assert [code_of(answer) for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert len(follower) == 1
+
+
+def test_a_write_that_ends_after_the_lead_is_not_acknowledged(led: LedPartition) -> None:
+    led.order(isr=(0,))
+    replica = led.replica
+    append = Append(replica, ACKS_ALL)
+    info = replica.append(records(b"v"), ACKS_ALL, NOW_MS)
+    led.order(leader=1, epoch=1)
+    append.end_write(info)  # a thread of a slow disk has written
+    assert append.error is not None
+    assert "node 1 leads" in str(append.error)
 
 
 def list_latest(led: LedPartition, version: int, replica_id: int = -1) -> Any:
