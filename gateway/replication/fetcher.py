@@ -252,7 +252,7 @@ class ReplicaFetcher:
         """Partitions of the session whose position has changed."""
         self._added: dict[FetchKey, FollowedPartition] = {}
         """Partitions that the session lacks."""
-        self._gone: dict[FetchKey, FollowedPartition] = {}
+        self._gone: dict[FetchKey, None] = {}
         """Partitions of the session that are not to be fetched now."""
         self._without_id: dict[FetchKey, None] = {}
         self._delayed: list[tuple[float, int, FollowedPartition]] = []
@@ -304,7 +304,7 @@ class ReplicaFetcher:
             if self._followed.get((topic, key.index)) is partition:
                 del self._followed[topic, key.index]
         self._without_id.pop(key, None)
-        partition.fetcher = partition.row = None
+        partition.fetcher = None
         if partition.state is not FetchState.WORKING:
             partition.state = FetchState.STOPPED
 
@@ -365,8 +365,6 @@ class ReplicaFetcher:
             del self._added[key]
         self._changed = {}
         gone, self._gone = self._gone, {}
-        for partition in gone.values():
-            partition.row = None
         rows = {key: self._row(key, partition) for key, partition in named.items()}
         for key, partition in named.items():
             partition.row = rows[key]
@@ -604,12 +602,12 @@ class ReplicaFetcher:
 
     def _leave(self, partition: FollowedPartition) -> None:
         """Take a partition out of the next request."""
-        key = partition.key
+        key, partition.row = partition.key, None
         self._lookups.pop(partition, None)
         self._added.pop(key, None)
         self._changed.pop(key, None)
         if partition.state is FetchState.FETCHING and key in self._session.members:
-            self._gone[key] = partition
+            self._gone[key] = None
 
     def _restart_session(self) -> None:
         self._session.restart()
