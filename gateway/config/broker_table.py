@@ -162,7 +162,7 @@ class Settings:
     replica_socket_receive_buffer_bytes: int = row(INT, "65536", "-1 or 1..", "SO_RCVBUF of a follower's sockets.")
     replica_fetch_max_bytes: int = row(INT, "1048576", "0..", "Bytes of each partition that a follower asks for.")
     replica_fetch_wait_max_ms: int = row(INT, "500", "0..", "How long a follower's fetch may wait for records.")
-    replica_fetch_backoff_ms: int = row(INT, "1000", "0..", "How long a follower waits after an error.")
+    replica_fetch_backoff_ms: int = row(INT, "1000", "0..", "How long a follower waits after an error, at most; after the first one 50 ms.")
     replica_fetch_min_bytes: int = row(INT, "1", "0..", "Bytes that a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = row(INT, "10485760", "0..", "The largest response to a follower.")
     num_replica_fetchers: int = row(INT, "1", "1..", "Fetching tasks for each other broker.")

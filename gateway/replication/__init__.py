@@ -1,1 +1,1 @@
-"""Partitions as their leader sees them."""
+"""Replicas: partitions as their leader sees them, and the fetches of their followers."""
