@@ -1,8 +1,8 @@
 """The follower's fetches from one leader: a pure machine. Positions in, the next request out; an answer in, work out.
 
     question = fetcher.next_question(now_ms)           # a Fetch for all partitions, or ListOffsets for some
-    for work in fetcher.take(answer, now_ms): ...      # Append, Sync, Truncate, RestartAt: the caller does each,
-    work.partition.end_work(now_ms)                    # and reports the end, or the error; more work may follow
+    for work in fetcher.take(answer, now_ms): ...      # the caller does each work on a log, and reports its end
+    work.partition.end_work(now_ms)                    # or its error; more work may follow
 
 A partition is in one state:
 
@@ -167,7 +167,7 @@ class FollowedPartition:
             and row.last_fetched_epoch == log.last_epoch
         )
 
-    def end_work(self, now_ms: float, error: Exception | None = None) -> Work | None:
+    def end_work(self, now_ms: float, error: Exception | None = None) -> FollowerWork | None:
         """The work is done, or has failed: the partition is fetched again at once, or after a wait, or after a work."""
         if error is None and self.held_bytes and self.log.end_offset == self.appends_at:
             error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the leader sent no whole batch at {self.appends_at}")
@@ -177,8 +177,8 @@ class FollowedPartition:
         return None
 
 
-class Append(NamedTuple):
-    """Append the records as they are, if any; then take over the high watermark and the start of the log."""
+class AppendRecords(NamedTuple):
+    """AppendRecords the records as they are, if any; then take over the high watermark and the start of the log."""
 
     partition: FollowedPartition
     records: memoryview | bytes | None
@@ -186,7 +186,7 @@ class Append(NamedTuple):
     start_offset: int
 
 
-class Sync(NamedTuple):
+class SyncRecords(NamedTuple):
     """Wait until the records of the log are durable."""
 
     partition: FollowedPartition
@@ -206,7 +206,7 @@ class RestartAt(NamedTuple):
     offset: int
 
 
-Work = Append | Sync | Truncate | RestartAt
+FollowerWork = AppendRecords | SyncRecords | Truncate | RestartAt
 
 
 def common_end(log: FollowerLog, epoch: int, end_offset: int) -> int:
@@ -220,7 +220,7 @@ def common_end(log: FollowerLog, epoch: int, end_offset: int) -> int:
     return min(end_offset, log.end_offset)
 
 
-def progress(log: FollowerLog, append: Append) -> tuple[int, int]:
+def progress(log: FollowerLog, append: AppendRecords) -> tuple[int, int]:
     """The high watermark and the start of the log after an append. Neither goes back.
 
     A new leader may know a lower high watermark than its followers for a moment.
@@ -271,10 +271,10 @@ class ReplicaFetcher:
 
     # Orders
 
-    def follow(self, partition: FollowedPartition, leader_epoch: int) -> Work | None:
+    def follow(self, partition: FollowedPartition, leader_epoch: int) -> FollowerWork | None:
         """Follow a partition from now on, or in a newer leader epoch. Returns the work before its first fetch, if any.
 
-        Work in progress ends first.
+        FollowerWork in progress ends first.
         """
         key = partition.key
         if partition.fetcher is None:
@@ -290,7 +290,7 @@ class ReplicaFetcher:
             partition.has_new_order = True
             return None
         self._leave(partition)
-        return self._begin(partition)
+        return self.begin(partition)
 
     def unfollow(self, partition: FollowedPartition) -> None:
         """Fetch the partition no more. A partition that works does so to its end, and is WORKING until then."""
@@ -309,18 +309,19 @@ class ReplicaFetcher:
             partition.state = FetchState.STOPPED
 
     def renew(self, partition: FollowedPartition) -> None:
-        """Tell the leader the start of the log, which retention has moved."""
+        """Send the leader the start of the log, which retention has moved."""
         if partition.fetcher is self and partition.state is FetchState.FETCHING:
-            self._name(partition)
+            self.name(partition)
 
-    def _begin(self, partition: FollowedPartition) -> Work | None:
+    def begin(self, partition: FollowedPartition) -> FollowerWork | None:
+        """Begin to fetch, or return the work that comes before."""
         log, partition.has_new_order = partition.log, False
         if log.last_epoch == NO_EPOCH and log.high_watermark < log.end_offset:
             self._move(partition, FetchState.WORKING)
             return Truncate(partition, log.high_watermark)
         if not log.is_durable:
             self._move(partition, FetchState.WORKING)
-            return Sync(partition)
+            return SyncRecords(partition)
         self._fetch(partition)
         return None
 
@@ -365,7 +366,7 @@ class ReplicaFetcher:
             del self._added[key]
         self._changed = {}
         gone, self._gone = self._gone, {}
-        rows = {key: self._row(key, partition) for key, partition in named.items()}
+        rows = {key: self.position(key, partition) for key, partition in named.items()}
         for key, partition in named.items():
             partition.row = rows[key]
         settings = self._settings
@@ -380,7 +381,8 @@ class ReplicaFetcher:
         )
         return Question(message, LAST_VERSION_WITH_NAMES if self._without_id else None)
 
-    def _row(self, key: FetchKey, partition: FollowedPartition) -> FetchPartition:
+    def position(self, key: FetchKey, partition: FollowedPartition) -> FetchPartition:
+        """The present position of a partition, as a request names it."""
         log = partition.log
         return FetchPartition(
             partition=key.index,
@@ -427,7 +429,7 @@ class ReplicaFetcher:
         self._retry.postpone(now_ms)
         self._restart_session()
 
-    def take(self, answer: FetchResponse | ListOffsetsResponse, now_ms: float) -> Iterator[Work]:
+    def take(self, answer: FetchResponse | ListOffsetsResponse, now_ms: float) -> Iterator[FollowerWork]:
         """The work that an answer brings, one partition after another. Orders may come in between."""
         question, self._asked = self._asked, None
         if isinstance(answer, ListOffsetsResponse):
@@ -461,7 +463,7 @@ class ReplicaFetcher:
         if is_first and self._names_all:
             self._retry.due_ms = now_ms  # an evicted session is usual; a second refusal waits
 
-    def _take_row(self, partition: FollowedPartition, row: PartitionData, now_ms: float) -> Work | None:
+    def _take_row(self, partition: FollowedPartition, row: PartitionData, now_ms: float) -> FollowerWork | None:
         code = row.error_code
         if code == ErrorCode.NONE:
             partition.leader_high_watermark = row.high_watermark
@@ -473,7 +475,7 @@ class ReplicaFetcher:
                 partition.appends_at = partition.log.end_offset
                 self._leave(partition)
                 self._move(partition, FetchState.WORKING)
-            return Append(partition, row.records, row.high_watermark, row.log_start_offset)
+            return AppendRecords(partition, row.records, row.high_watermark, row.log_start_offset)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._leave(partition)
             self._move(partition, FetchState.EARLIEST)
@@ -482,7 +484,9 @@ class ReplicaFetcher:
             self._refuse_partition(partition, code, now_ms)
         return None
 
-    def _diverged(self, partition: FollowedPartition, epoch: int, end_offset: int, now_ms: float) -> Work | None:
+    def _diverged(
+        self, partition: FollowedPartition, epoch: int, end_offset: int, now_ms: float
+    ) -> FollowerWork | None:
         log = partition.log
         offset = common_end(log, epoch, end_offset)
         if offset >= log.end_offset:
@@ -492,13 +496,15 @@ class ReplicaFetcher:
             return None
         return self._cut(partition, offset)
 
-    def _cut(self, partition: FollowedPartition, offset: int) -> Work:
+    def _cut(self, partition: FollowedPartition, offset: int) -> FollowerWork:
         self._leave(partition)
         self._move(partition, FetchState.WORKING)
         is_before = offset < partition.log.start_offset
         return RestartAt(partition, offset) if is_before else Truncate(partition, offset)
 
-    def _take_offsets(self, answer: ListOffsetsResponse, question: Question | None, now_ms: float) -> Iterator[Work]:
+    def _take_offsets(
+        self, answer: ListOffsetsResponse, question: Question | None, now_ms: float
+    ) -> Iterator[FollowerWork]:
         asked = {
             (topic.name, row.partition_index): row
             for topic in (question.message.topics if question is not None else ())
@@ -520,8 +526,8 @@ class ReplicaFetcher:
 
     def _take_offset(
         self, partition: FollowedPartition, row: ListOffsetsPartitionResponse, now_ms: float
-    ) -> Work | None:
-        """Decide as Kafka does: behind the leader's start, start anew there; ahead of its end, cut; else try again."""
+    ) -> FollowerWork | None:
+        """Decide as Kafka does: behind the leader's start, begin again there; ahead of its end, cut; else try again."""
         end_offset = partition.log.end_offset
         if row.error_code != ErrorCode.NONE:
             self._refuse_partition(partition, row.error_code, now_ms)
@@ -545,7 +551,7 @@ class ReplicaFetcher:
         else:
             self._delay(partition, _name_of(code), now_ms, is_usual=code in _OF_ELECTIONS)
 
-    # Work
+    # FollowerWork
 
     def _delay(self, partition: FollowedPartition, reason: str, now_ms: float, *, is_usual: bool = False) -> None:
         if partition.backoff is None:
@@ -568,11 +574,11 @@ class ReplicaFetcher:
         self._held_bytes += size - partition.held_bytes
         partition.held_bytes = size
 
-    def end_work(self, partition: FollowedPartition, error: Exception | None, now_ms: float) -> Work | None:
+    def end_work(self, partition: FollowedPartition, error: Exception | None, now_ms: float) -> FollowerWork | None:
         """For `FollowedPartition`."""
         self._hold(partition, 0)
         if partition.has_new_order:
-            return self._begin(partition)
+            return self.begin(partition)
         if error is not None:
             self._delay(partition, str(error), now_ms)
         else:
@@ -590,9 +596,9 @@ class ReplicaFetcher:
     def _fetch(self, partition: FollowedPartition) -> None:
         self._move(partition, FetchState.FETCHING)
         self._gone.pop(partition.key, None)
-        self._name(partition)
+        self.name(partition)
 
-    def _name(self, partition: FollowedPartition) -> None:
+    def name(self, partition: FollowedPartition) -> None:
         """Name a partition in the next request, if the session has another position of it, or none."""
         key, row = partition.key, partition.row
         if key not in self._session.members:

@@ -16,17 +16,17 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from headgate.gateway.replication.fetcher import (
-    Append,
+    AppendRecords,
     FetchSettings,
     FetchState,
     FollowedPartition,
     FollowerLog,
+    FollowerWork,
     Question,
     ReplicaFetcher,
     RestartAt,
-    Sync,
+    SyncRecords,
     Truncate,
-    Work,
     progress,
 )
 from headgate.gateway.runtime.tasks import PAUSE, Ask, Changes, Outcome, Task, Tasks, WaitList, value_of
@@ -63,7 +63,7 @@ class FollowerReplica(FollowerLog, Protocol):
     """A replica in the follower's role."""
 
     def append_as_follower(self, records: memoryview | bytes) -> Outcome[object]:
-        """Append whole batches as they are. A task owns the bytes that a thread writes.
+        """AppendRecords whole batches as they are. A task owns the bytes that a thread writes.
 
         An empty log that begins within the first batch begins again with that batch.
         """
@@ -138,7 +138,7 @@ class ReplicaFetchers:
             yield changes
 
     def renew(self, key: FetchKey) -> None:
-        """Tell the leader the start of a log, which retention has moved."""
+        """Send the leader the start of a log, which retention has moved."""
         partition = self._partitions.get(key)
         if partition is not None and partition.fetcher is not None:
             partition.fetcher.renew(partition)
@@ -170,9 +170,9 @@ class ReplicaFetchers:
             self._partitions.pop(partition.key, None)
             self._replicas.pop(partition, None)
 
-    # Work
+    # FollowerWork
 
-    def _perform(self, work: Work | None) -> None:
+    def _perform(self, work: FollowerWork | None) -> None:
         """Begin the work of one partition; a thread may go on with it."""
         if work is not None:
             task = _work(self._replicas[work.partition], work)
@@ -185,15 +185,15 @@ class ReplicaFetchers:
         self._tasks.touch(self.changed)
 
 
-def _work(replica: FollowerReplica, work: Work) -> Task[None]:
+def _work(replica: FollowerReplica, work: FollowerWork) -> Task[None]:
     match work:
-        case Append(records=records):
+        case AppendRecords(records=records):
             if records:
                 yield from value_of(replica.append_as_follower(records))
                 if not replica.is_durable:
                     yield from replica.sync()
             replica.take_over(*progress(replica, work))
-        case Sync():
+        case SyncRecords():
             yield from replica.sync()
         case Truncate(offset=offset):
             if offset < replica.high_watermark:
@@ -216,7 +216,7 @@ class _LeaderTask:
         link: Link,
         tasks: Tasks,
         changed: WaitList,
-        perform: Callable[[Work | None], None],
+        perform: Callable[[FollowerWork | None], None],
     ) -> None:
         self.machine = machine
         self._leader = leader

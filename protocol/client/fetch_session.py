@@ -34,7 +34,7 @@ class FetchKey(NamedTuple):
 
 
 class FetchSession:
-    """The partitions that the broker's session has, as far as the answers tell."""
+    """The partitions that the broker's session has, as far as the answers show."""
 
     __slots__ = ("_id", "epoch", "members")
 

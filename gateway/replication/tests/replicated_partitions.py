@@ -12,14 +12,14 @@ from random import Random
 from typing import NamedTuple
 
 from headgate.gateway.replication.fetcher import (
-    Append,
+    AppendRecords,
     FollowedPartition,
+    FollowerWork,
     Question,
     ReplicaFetcher,
     RestartAt,
-    Sync,
+    SyncRecords,
     Truncate,
-    Work,
     progress,
 )
 from headgate.protocol.client.fetch_session import FetchKey
@@ -49,7 +49,7 @@ class BrokenRule(AssertionError):
     """A rule of replication does not hold."""
 
 
-def require(holds: bool, rule: str) -> None:  # noqa: FBT001  reads as a sentence
+def require(holds: bool, rule: str) -> None:
     if not holds:
         raise BrokenRule(rule)
 
@@ -184,7 +184,7 @@ class Node:
     followed: dict[FetchKey, FollowedPartition] = field(default_factory=dict)
     fetchers: dict[int, ReplicaFetcher] = field(default_factory=dict)
     questions: dict[int, Question] = field(default_factory=dict)
-    works: list[Work] = field(default_factory=list)
+    works: list[FollowerWork] = field(default_factory=list)
 
 
 class Cluster:
@@ -207,10 +207,9 @@ class Cluster:
     # The history
 
     def steps(self, count: int) -> None:
-        acts = (
-            [self._ask] * 12 + [self._answer] * 12 + [self._do_work] * 12 + [self._produce] * 6 + [self._order] * 4 + [self._sync] * 3
-            + [self._elect, self._shrink, self._delete, self._compact, self._kill, self._retain, self._pass_time]
-        )  # fmt: skip
+        often = [self._ask, self._answer, self._do_work] * 12 + [self._produce] * 6
+        acts = [*often, *[self._order] * 4, *[self._sync] * 3, self._elect, self._shrink, self._delete]
+        acts += [self._compact, self._kill, self._retain, self._pass_time]
         for _ in range(count):
             self.random.choice(acts)()
 
@@ -346,7 +345,7 @@ class Cluster:
             partition.fetcher.unfollow(partition)
         self._queue(node, fetcher.follow(partition, state.epoch))
 
-    def _queue(self, node: Node, work: Work | None) -> None:
+    def _queue(self, node: Node, work: FollowerWork | None) -> None:
         if work is not None:
             node.works.append(work)
 
@@ -374,7 +373,7 @@ class Cluster:
             fetcher.lost(self.now_ms)
             return
         for work in fetcher.take(answer, self.now_ms):
-            if isinstance(work, Append) and not work.records:
+            if isinstance(work, AppendRecords) and not work.records:
                 self._run(node, work)
             else:
                 node.works.append(work)
@@ -492,22 +491,16 @@ class Cluster:
             node.works.remove(work)
             self._run(node, work)
 
-    def _run(self, node: Node, work: Work) -> None:
+    def _run(self, node: Node, work: FollowerWork) -> None:
         partition = work.partition
         key, log = partition.key, node.logs[partition.key]
         error = None
-        if isinstance(work, Append):
-            try:
-                if not self.is_calm and work.records and self.random.random() < 0.05:
-                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-                if work.records:
-                    log.append_as_follower(bytes(work.records))
-                    log.synced_end = log.end_offset
+        if isinstance(work, AppendRecords):
+            error = self._append(log, work)
+            if error is None:
                 log.take_over(*progress(log, work))
                 self._check_committed(key, log)
-            except KafkaError as failure:
-                error = failure
-        elif isinstance(work, Sync):
+        elif isinstance(work, SyncRecords):
             log.synced_end = log.end_offset
         elif isinstance(work, Truncate):
             require(work.offset >= log.high_watermark, "records below the high watermark are cut")
@@ -522,6 +515,19 @@ class Cluster:
             require(all(offset < self.deleted_to[key] for offset in kept), "committed records go with a restart")
             log.restart(work.offset)
         self._queue(node, partition.end_work(self.now_ms, error))
+
+    def _append(self, log: ModelLog, work: AppendRecords) -> KafkaError | None:
+        """Append and sync. Returns the error of a disk, or of a batch that does not fit."""
+        if not work.records:
+            return None
+        if not self.is_calm and self.random.random() < 0.05:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        try:
+            log.append_as_follower(bytes(work.records))
+        except KafkaError as failure:
+            return failure
+        log.synced_end = log.end_offset
+        return None
 
     # Rules
 

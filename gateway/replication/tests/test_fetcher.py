@@ -10,14 +10,14 @@ from headgate.gateway.replication import fetcher as machine
 from headgate.gateway.replication.fetcher import (
     FIRST_DELAY_MS,
     GRACE_MS,
-    Append,
+    AppendRecords,
     FetchState,
     FollowedPartition,
+    FollowerWork,
     ReplicaFetcher,
     RestartAt,
-    Sync,
+    SyncRecords,
     Truncate,
-    Work,
     common_end,
     progress,
 )
@@ -74,12 +74,12 @@ class Bench:
     def rows(self) -> list[FetchPartition]:
         return [row for topic in self.fetch().topics for row in topic.partitions]
 
-    def take(self, *rows: PartitionData, session_id: int = 9, error: ErrorCode = ErrorCode.NONE) -> list[Work]:
+    def take(self, *rows: PartitionData, session_id: int = 9, error: ErrorCode = ErrorCode.NONE) -> list[FollowerWork]:
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(rows))]
         answer = FetchResponse(session_id=session_id, responses=topics, error_code=error)
         return list(self.fetcher.take(answer, self.now_ms))
 
-    def take_offset(self, offset: int, error: ErrorCode = ErrorCode.NONE) -> list[Work]:
+    def take_offset(self, offset: int, error: ErrorCode = ErrorCode.NONE) -> list[FollowerWork]:
         row = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=error)
         topics = [ListOffsetsTopicResponse(name="t", partitions=[row])]
         return list(self.fetcher.take(ListOffsetsResponse(topics=topics), self.now_ms))
@@ -127,7 +127,7 @@ def test_records_are_appended_then_the_next_ones_asked_for() -> None:
     bench = Bench(log_of(1, 3), ModelLog())
     bench.fetch()
     works = bench.take(row_of(0, records=RECORDS, high_watermark=3, log_start_offset=0), row_of(1, high_watermark=0))
-    assert [type(work) for work in works] == [Append, Append]
+    assert [type(work) for work in works] == [AppendRecords, AppendRecords]
     assert bench.partitions[0].state is FetchState.WORKING
     bench.partitions[0].log.append_as_follower(RECORDS)  # type: ignore[attr-defined]
     bench.partitions[0].end_work(bench.now_ms)
@@ -236,7 +236,7 @@ def test_a_partition_that_is_left_works_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "epoch", "end_offset", "cut"),
+    "epochs, epoch, end_offset, cut",
     [
         ((1, 1, 3), 1, 1, 1),  # the leader has less of a common epoch
         ((1, 1, 3), 1, 9, 2),  # the follower has less of it
@@ -248,7 +248,7 @@ def test_the_log_is_cut_where_histories_part(epochs: tuple[int, ...], epoch: int
     assert common_end(log_of(*epochs), epoch, end_offset) == cut
 
 
-def test_a_cut_below_the_start_begins_the_log_anew() -> None:
+def test_a_cut_below_the_start_restarts_the_log() -> None:
     log = log_of(1, 1, 3)
     log.start_offset = 2
     bench = Bench(log)
@@ -278,7 +278,7 @@ def test_a_log_without_epochs_is_cut_to_its_watermark() -> None:
 def test_unsynced_records_are_not_claimed() -> None:
     log = log_of(1, 1, fsyncs=True)
     bench = Bench(log)
-    assert bench.first_works == [Sync(bench.partitions[0])]
+    assert bench.first_works == [SyncRecords(bench.partitions[0])]
     assert bench.question() is None
     log.synced_end = 2
     bench.partitions[0].end_work(bench.now_ms)
@@ -348,9 +348,9 @@ def test_a_lookup_of_an_older_order_does_not_count() -> None:
 def test_the_watermark_and_the_start_never_go_back() -> None:
     log = log_of(1, 1, 1, 1, high_watermark=2)
     partition = FollowedPartition(KEYS[0], log)
-    assert progress(log, Append(partition, None, 1, 0)) == (2, 0)
-    assert progress(log, Append(partition, None, 9, 3)) == (4, 3)
-    assert progress(log, Append(partition, None, 3, 9)) == (3, 3), "the start is not above the high watermark"
+    assert progress(log, AppendRecords(partition, None, 1, 0)) == (2, 0)
+    assert progress(log, AppendRecords(partition, None, 9, 3)) == (4, 3)
+    assert progress(log, AppendRecords(partition, None, 3, 9)) == (3, 3), "the start is not above the high watermark"
 
 
 def test_a_moved_start_is_told_to_the_leader() -> None:
