@@ -37,7 +37,7 @@ import logging
 from collections.abc import Iterator
 from enum import Enum, auto
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.protocol.client.fetch_session import FetchKey, FetchSession
@@ -149,7 +149,7 @@ class FollowedPartition:
         self.leader_high_watermark = 0
 
     def __repr__(self) -> str:
-        return f"FollowedPartition({self.key.topic}-{self.key.index}, {self.state.name}, epoch {self.leader_epoch})"
+        return f"FollowedPartition({self.key.topic}-{self.key.number}, {self.state.name}, epoch {self.leader_epoch})"
 
     @property
     def lag(self) -> int:
@@ -177,11 +177,14 @@ class FollowedPartition:
         return None
 
 
+ReceivedRecords = memoryview | bytes | bytearray
+
+
 class AppendRecords(NamedTuple):
     """AppendRecords the records as they are, if any; then take over the high watermark and the start of the log."""
 
     partition: FollowedPartition
-    records: memoryview | bytes | None
+    records: ReceivedRecords | None
     high_watermark: int
     start_offset: int
 
@@ -279,7 +282,7 @@ class ReplicaFetcher:
         key = partition.key
         if partition.fetcher is None:
             partition.fetcher = self
-            self._followed[key.topic, key.index] = self._followed[key.topic_id, key.index] = partition
+            self._followed[key.topic, key.number] = self._followed[key.topic_id, key.number] = partition
             self._counts[partition.state] += 1
             self._held_bytes += partition.held_bytes
             if key.topic_id == NO_TOPIC_ID:
@@ -301,8 +304,8 @@ class ReplicaFetcher:
         self._counts[partition.state] -= 1
         self._held_bytes -= partition.held_bytes
         for topic in (key.topic, key.topic_id):
-            if self._followed.get((topic, key.index)) is partition:
-                del self._followed[topic, key.index]
+            if self._followed.get((topic, key.number)) is partition:
+                del self._followed[topic, key.number]
         self._without_id.pop(key, None)
         partition.fetcher = None
         if partition.state is not FetchState.WORKING:
@@ -385,7 +388,7 @@ class ReplicaFetcher:
         """The present position of a partition, as a request names it."""
         log = partition.log
         return FetchPartition(
-            partition=key.index,
+            partition=key.number,
             current_leader_epoch=partition.leader_epoch,
             fetch_offset=log.end_offset,
             last_fetched_epoch=log.last_epoch,
@@ -411,7 +414,7 @@ class ReplicaFetcher:
                 for partition in self._lookups:
                     if partition.state is state:
                         row = ListOffsetsPartition(
-                            partition_index=partition.key.index,
+                            partition_index=partition.key.number,
                             current_leader_epoch=partition.leader_epoch,
                             timestamp=timestamp,
                         )
@@ -470,12 +473,13 @@ class ReplicaFetcher:
             diverging = row.diverging_epoch
             if diverging.epoch >= 0:
                 return self._diverged(partition, diverging.epoch, diverging.end_offset, now_ms)
-            if row.records:
-                self._hold(partition, len(row.records))
+            records = cast("ReceivedRecords | None", row.records)  # only what is sent may be a splice
+            if records:
+                self._hold(partition, len(records))
                 partition.appends_at = partition.log.end_offset
                 self._leave(partition)
                 self._move(partition, FetchState.WORKING)
-            return AppendRecords(partition, row.records, row.high_watermark, row.log_start_offset)
+            return AppendRecords(partition, records, row.high_watermark, row.log_start_offset)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._leave(partition)
             self._move(partition, FetchState.EARLIEST)
@@ -558,7 +562,7 @@ class ReplicaFetcher:
             partition.backoff = self._new_backoff()
             level = logging.DEBUG if is_usual else logging.WARNING
             logger.log(
-                level, "%s-%d cannot be replicated for now: %s", partition.key.topic, partition.key.index, reason
+                level, "%s-%d cannot be replicated for now: %s", partition.key.topic, partition.key.number, reason
             )
         self._leave(partition)
         self._move(partition, FetchState.DELAYED)

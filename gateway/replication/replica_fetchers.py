@@ -23,6 +23,7 @@ from headgate.gateway.replication.fetcher import (
     FollowerLog,
     FollowerWork,
     Question,
+    ReceivedRecords,
     ReplicaFetcher,
     RestartAt,
     SyncRecords,
@@ -62,7 +63,7 @@ class Links(Protocol):
 class FollowerReplica(FollowerLog, Protocol):
     """A replica in the follower's role."""
 
-    def append_as_follower(self, records: memoryview | bytes) -> Outcome[object]:
+    def append_as_follower(self, records: ReceivedRecords) -> Outcome[object]:
         """AppendRecords whole batches as they are. A task owns the bytes that a thread writes.
 
         An empty log that begins within the first batch begins again with that batch.
@@ -199,7 +200,7 @@ def _work(replica: FollowerReplica, work: FollowerWork) -> Task[None]:
             if offset < replica.high_watermark:
                 message = "%s-%d is cut to offset %d below its high watermark %d: its leader lacks the records"
                 logger.warning(
-                    message, work.partition.key.topic, work.partition.key.index, offset, replica.high_watermark
+                    message, work.partition.key.topic, work.partition.key.number, offset, replica.high_watermark
                 )
             yield from replica.truncate(offset)
         case RestartAt(offset=offset):

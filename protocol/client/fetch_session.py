@@ -30,7 +30,7 @@ class FetchKey(NamedTuple):
 
     topic: str
     topic_id: bytes
-    index: int
+    number: int
 
 
 class FetchSession:
@@ -53,7 +53,7 @@ class FetchSession:
         for key in leaving:
             del self.members[key]
         topics = _by_topic((key, partition) for key, partition in named.items())
-        gone = _by_topic((key, key.index) for key in leaving)
+        gone = _by_topic((key, key.number) for key in leaving)
         return FetchRequest(
             session_id=self._id,
             session_epoch=self.epoch,

@@ -16,6 +16,7 @@ from headgate.gateway.replication.fetcher import (
     FollowedPartition,
     FollowerWork,
     Question,
+    ReceivedRecords,
     ReplicaFetcher,
     RestartAt,
     SyncRecords,
@@ -120,9 +121,9 @@ class ModelLog:
         self.batches.append(batch)
         self.end_offset = batch.last + 1
 
-    def append_as_follower(self, records: bytes) -> None:
+    def append_as_follower(self, records: ReceivedRecords) -> None:
         """Whole batches. An empty log that begins within the first batch begins again with that batch."""
-        batches = [decode(line) for line in records.split(b"\n")[:-1]]
+        batches = [decode(line) for line in bytes(records).split(b"\n")[:-1]]
         first = batches[0] if batches else None
         if first is not None and first.base < self.end_offset <= first.last and not self.batches:
             self.restart(first.base)
@@ -427,8 +428,8 @@ class Cluster:
         log = leader.logs[key]
         code = self._refusal(leader, key, row.current_leader_epoch)
         if code is not ErrorCode.NONE:
-            return PartitionData(partition_index=key.index, error_code=code)
-        answer = PartitionData(partition_index=key.index, log_start_offset=log.start_offset)
+            return PartitionData(partition_index=key.number, error_code=code)
+        answer = PartitionData(partition_index=key.number, log_start_offset=log.start_offset)
         if row.last_fetched_epoch >= 0:
             epoch, end = log.end_offset_for(row.last_fetched_epoch)
             if row.last_fetched_epoch > log.last_epoch:  # this epoch begins at the end of the log
@@ -523,7 +524,7 @@ class Cluster:
         if not self.is_calm and self.random.random() < 0.05:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         try:
-            log.append_as_follower(bytes(work.records))
+            log.append_as_follower(work.records)
         except KafkaError as failure:
             return failure
         log.synced_end = log.end_offset

@@ -43,7 +43,7 @@ def run_history(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("beginning", [*first_in_unit(range(0, 2000, 250))])
+@pytest.mark.parametrize("beginning", [*first_in_unit(range(0, 10_000, 250), some=4)])
 def test_followers_end_equal_to_their_leader(beginning: int) -> None:
     for seed in range(beginning, beginning + 250):
         run_history(seed)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.replication.fetcher import ReceivedRecords
 from headgate.gateway.replication.replica_fetchers import Leader, ReplicaFetchers
 from headgate.gateway.replication.tests.replicated_partitions import Batch, ModelLog, Settings
 from headgate.gateway.runtime.tasks import Ask, Outcome, Task, Tasks
@@ -47,10 +48,10 @@ class Replica(ModelLog):
         if self.is_slow:
             yield self.waiting.append
 
-    def append_as_follower(self, records: bytes) -> Outcome[None]:  # type: ignore[override]
+    def append_as_follower(self, records: ReceivedRecords) -> Outcome[None]:  # type: ignore[override]
         return self._append(records) if self.is_slow else super().append_as_follower(records)
 
-    def _append(self, records: bytes) -> Task[None]:
+    def _append(self, records: ReceivedRecords) -> Task[None]:
         yield from self._wait("append")
         super().append_as_follower(records)
 
