@@ -634,8 +634,7 @@ _OF_ELECTIONS = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWE
 
 def _is_awaited(partition: FollowedPartition, asked: ListOffsetsPartition) -> bool:
     """Whether no order has come since the look-up was sent."""
-    timestamp = {FetchState.EARLIEST: EARLIEST, FetchState.LATEST: LATEST}.get(partition.state)
-    return timestamp == asked.timestamp and partition.leader_epoch == asked.current_leader_epoch
+    return asked.timestamp == {FetchState.EARLIEST: EARLIEST, FetchState.LATEST: LATEST}.get(partition.state)
 
 
 def _name_of(code: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 import pytest
 
@@ -87,6 +88,11 @@ class Bench:
 
 def row_of(index: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> PartitionData:
     return PartitionData(partition_index=index, error_code=error, **fields)  # type: ignore[arg-type]
+
+
+def kinds(works: Iterable[FollowerWork | None]) -> list[tuple[object, ...]]:
+    """The type of each work, which the equality of tuples leaves out, and its offset."""
+    return [(type(work), *work[1:]) for work in works if work is not None]
 
 
 RECORDS = Batch(2, 2, 3, ((2, 0),)).encode()
@@ -212,7 +218,7 @@ def test_a_new_order_waits_for_the_work_of_the_old_one() -> None:
     bench, other = Bench(log_of(1, 3)), ReplicaFetcher(2, Settings())
     bench.fetch()
     (work,) = bench.take(row_of(diverging_epoch=EpochEndOffset(epoch=1, end_offset=1)))
-    assert work == Truncate(bench.partitions[0], 1)
+    assert kinds([work]) == [(Truncate, 1)]
     bench.fetcher.unfollow(work.partition)
     assert other.follow(work.partition, 6) is None
     assert other.next_question(0.0) is None
@@ -253,9 +259,8 @@ def test_a_cut_below_the_start_restarts_the_log() -> None:
     log.start_offset = 2
     bench = Bench(log)
     bench.fetch()
-    assert bench.take(row_of(diverging_epoch=EpochEndOffset(epoch=1, end_offset=1))) == [
-        RestartAt(bench.partitions[0], 1)
-    ]
+    works = bench.take(row_of(diverging_epoch=EpochEndOffset(epoch=1, end_offset=1)))
+    assert kinds(works) == [(RestartAt, 1)]
 
 
 def test_a_divergence_without_a_record_is_an_error() -> None:
@@ -268,17 +273,27 @@ def test_a_divergence_without_a_record_is_an_error() -> None:
 def test_a_log_without_epochs_is_cut_to_its_watermark() -> None:
     log = log_of(-1, -1, high_watermark=1)
     bench = Bench(log)
-    assert bench.first_works == [Truncate(bench.partitions[0], 1)]
+    assert kinds(bench.first_works) == [(Truncate, 1)]
     assert bench.question() is None
     log.truncate(1)
     assert bench.partitions[0].end_work(bench.now_ms) is None
     assert [row.fetch_offset for row in bench.rows()] == [1]
 
 
+def test_a_new_order_cuts_a_log_without_epochs_again() -> None:
+    log = ModelLog()
+    bench = Bench(log)
+    bench.fetch()
+    (work,) = bench.take(row_of(records=Batch(0, 0, -1, ((0, 0),)).encode()))
+    bench.fetcher.follow(work.partition, 6)
+    log.add(Batch(0, 0, -1, ((0, 0),)))
+    assert kinds([work.partition.end_work(bench.now_ms)]) == [(Truncate, 0)]
+
+
 def test_unsynced_records_are_not_claimed() -> None:
     log = log_of(1, 1, fsyncs=True)
     bench = Bench(log)
-    assert bench.first_works == [SyncRecords(bench.partitions[0])]
+    assert kinds(bench.first_works) == [(SyncRecords,)]
     assert bench.question() is None
     log.synced_end = 2
     bench.partitions[0].end_work(bench.now_ms)
@@ -303,7 +318,7 @@ def asked_timestamp(bench: Bench) -> int:
 def test_a_log_behind_the_leaders_start_begins_there() -> None:
     bench = out_of_range(log_of(1, 1))
     assert asked_timestamp(bench) == -2
-    assert bench.take_offset(3) == [RestartAt(bench.partitions[0], 3)]
+    assert kinds(bench.take_offset(3)) == [(RestartAt, 3)]
 
 
 def test_a_log_ahead_of_the_leaders_end_is_cut_there() -> None:
@@ -311,7 +326,7 @@ def test_a_log_ahead_of_the_leaders_end_is_cut_there() -> None:
     assert asked_timestamp(bench) == -2
     assert not bench.take_offset(0)
     assert asked_timestamp(bench) == -1
-    assert bench.take_offset(2) == [Truncate(bench.partitions[0], 2)]
+    assert kinds(bench.take_offset(2)) == [(Truncate, 2)]
 
 
 def test_a_log_that_is_in_range_by_now_is_fetched_later() -> None:
