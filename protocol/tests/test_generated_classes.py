@@ -24,13 +24,13 @@ from headgate.protocol.header import RequestHeader, read_request_header, write_r
 from headgate.protocol.internal import metadata, offsets
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
 from headgate.protocol.registry import APIS, header_versions
 from headgate.protocol.schema import Message, Struct
 from headgate.protocol.tests.chosen import chosen
 from headgate.protocol.tests.declared import request_class, response_class
 from headgate.protocol.tests.definitions import having, in_jar, parsed
 from headgate.protocol.tests.generated import BROKER, CLIENT, GeneratedClasses, in_base64, in_json, without_unknown_tags
-from headgate.protocol.tests.unserved.update_metadata import UpdateMetadataRequest
 from headgate.protocol.tests.values import LAYOUTS, VERSIONS, full, written
 from headgate.protocol.wire import MAX_TEXT_SIZE
 
