@@ -1,0 +1,307 @@
+"""The controller: which broker leads which partition. A machine without a store, a clock or connections.
+
+    facts change (`set_brokers`, `shut_down`, ...)  ->  `decide`  ->  records to write, replies
+    the store confirms or shows records             ->  `replay`  ->  `decide` ...
+    the store refuses a write, or its answer is lost -> `write_failed`; read the partitions, and `replay` their state
+
+Each decision is derived from the stored state of a partition and the present facts, not from the event between them. So
+events may be lost, doubled or late, and the next controller decides the same. A record is the next state of a
+partition: its partition epoch is one above the epoch that the write is conditional on, -1 for a state that does not
+exist yet. At most one write of a partition is in flight.
+
+Only `replay` changes what is stored, so brokers get orders about confirmed states alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, LiveBroker
+from headgate.gateway.controller.election_requests import ElectionRequest
+from headgate.gateway.controller.elections import NO_EPOCH, next_state
+from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.metadata.records import partition_records
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+from headgate.protocol.messages.elect_leaders import PREFERRED
+from headgate.protocol.schema import Message
+from headgate.protocol.topic_partition import TopicPartition
+
+FIRST_REBALANCE_MS = 5_000
+"""Kafka's delay of the first check for preferred leaders: followers join their in-sync sets before."""
+
+
+class ControllerSettings(NamedTuple):
+    """`is_unclean`: whether a topic allows unclean elections. Times in ms; the percentage as Kafka's."""
+
+    is_unclean: Callable[[str], bool]
+    auto_leader_rebalance: bool = True
+    imbalance_check_ms: int = 300_000
+    imbalance_percentage: int = 10
+
+
+@dataclass(slots=True)
+class ControllerDecision:
+    """`records`: each is one conditional write, see the module. `replies`: by the ticket of the request.
+
+    `has_more`: further partitions wait for the next `decide`.
+    """
+
+    records: list[MetadataRecord] = field(default_factory=list)
+    replies: list[tuple[object, Message | KafkaError]] = field(default_factory=list)
+    has_more: bool = False
+
+
+class Controller:
+    """One controller, from its election to its end."""
+
+    def __init__(self, view: ClusterView, settings: ControllerSettings, now_ms: float) -> None:
+        self.view = view
+        self.rebalance_at_ms = now_ms + FIRST_REBALANCE_MS
+        """When to call `decide` for preferred leaders, whatever else happens."""
+        self._settings = settings
+        self._dirty = dict.fromkeys(key for key, _ in view.partitions())
+        self._writing: dict[TopicPartition, PartitionState] = {}
+        self._unread: set[TopicPartition] = set()
+        """Partitions whose stored state is unknown, since a write failed."""
+        self._departed: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        """Brokers that were lost and are back: each leaves the in-sync set before it may lead again."""
+        self._elections: list[ElectionRequest] = []
+        self._shutdowns: list[tuple[object, int]] = []
+        self._deleted: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+        """By topic, the (broker, partition) whose replica is deleted."""
+        self._removing: set[bytes] = set()
+
+    # What is stored
+
+    def replay(self, records: Iterable[MetadataRecord]) -> None:
+        """Apply records that the store has: this controller's, a leader's, or a tool's. Doubled and old ones are skipped."""
+        names, fitting = dict(self.view.image.topic_names), list[MetadataRecord]()
+        latest: dict[tuple[bytes, int], int] = {}
+        for record in records:
+            if isinstance(record, PartitionRecord):
+                place = record.topic_id, record.partition_id
+                if record.topic_id not in names or record.partition_epoch < self._known_epoch(place, latest):
+                    continue
+                latest[place] = record.partition_epoch
+                self._settle(TopicPartition(names[record.topic_id], record.partition_id), record)
+            elif isinstance(record, TopicRecord):
+                if names.setdefault(record.topic_id, record.name) and record.topic_id in self.view.image.topic_names:
+                    continue
+            elif isinstance(record, RemoveTopicRecord):
+                if record.topic_id not in names:
+                    continue
+                self._forget_topic(names.pop(record.topic_id))
+            fitting.append(record)
+        self.view = self.view._replace(image=self.view.image.apply_all(fitting))
+
+    def _known_epoch(self, place: tuple[bytes, int], latest: Mapping[tuple[bytes, int], int]) -> int:
+        topic_id, index = place
+        name = self.view.image.topic_names.get(topic_id)
+        state = None if name is None else self.view.state(TopicPartition(name, index))
+        return latest.get(place, NO_EPOCH if state is None else state.partition_epoch)
+
+    def _settle(self, key: TopicPartition, record: PartitionRecord) -> None:
+        self._unread.discard(key)
+        wanted = self._writing.get(key)
+        if wanted is not None and record.partition_epoch >= wanted.partition_epoch:
+            del self._writing[key]
+        self._dirty[key] = None
+
+    def write_failed(self, records: Iterable[MetadataRecord]) -> None:
+        """Note that writes were refused, or that their answers were lost. `replay` what the store has now."""
+        for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                self._removing.discard(record.topic_id)
+            elif isinstance(record, PartitionRecord) and record.topic_id in self.view.image.topic_names:
+                key = TopicPartition(self.view.image.topic_names[record.topic_id], record.partition_id)
+                wanted = self._writing.get(key)
+                if wanted is not None and wanted.partition_epoch == record.partition_epoch:
+                    del self._writing[key]
+                    self._unread.add(key)
+
+    def _forget_topic(self, name: str) -> None:
+        topic = self.view.image.topics.get(name)
+        for index in range(len(topic.partitions) if topic is not None else 0):
+            key = TopicPartition(name, index)
+            for table in (self._dirty, self._writing, self._departed):
+                table.pop(key, None)
+            self._unread.discard(key)
+            self._fail_elections(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._deleted.pop(name, None)
+        if topic is not None:
+            self._removing.discard(topic.topic_id)
+        failed = frozenset(replica for replica in self.view.failed if replica.partition.topic != name)
+        self.view = self.view._replace(deleting=self.view.deleting - {name}, failed=failed)
+
+    # Facts
+
+    def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
+        """Take over the live brokers. A broker with another epoch was lost, and is back with its disks."""
+        old = self.view.brokers
+        lost = {broker for broker in old if broker not in brokers or brokers[broker].epoch != old[broker].epoch}
+        fresh = {broker for broker in brokers if broker not in old} | (lost & brokers.keys())
+        self.view = self.view._replace(
+            brokers=dict(brokers),
+            stopping=self.view.stopping - lost,
+            failed=frozenset(replica for replica in self.view.failed if replica.broker_id not in lost | fresh),
+        )
+        for key, state in self.view.partitions_of(lost | fresh):
+            self._dirty[key] = None
+            back = fresh & lost & {state.leader, *state.isr}
+            if back:
+                self._departed[key] |= back
+
+    def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
+        """Take over which replicas of a broker have failed log directories, and which work (again)."""
+        changed = {FailedReplica(broker_id, key) for key in failed} - self.view.failed
+        healed = {FailedReplica(broker_id, key) for key in works} & self.view.failed
+        self.view = self.view._replace(failed=(self.view.failed | changed) - healed)
+        self._dirty.update(dict.fromkeys(replica.partition for replica in changed | healed))
+
+    def set_deleting(self, topics: Collection[str]) -> None:
+        """Take over the topics that are to be deleted."""
+        deleting = frozenset(topics) & self.view.image.topics.keys()
+        changed, self.view = deleting ^ self.view.deleting, self.view._replace(deleting=deleting)
+        self._dirty.update((key, None) for key, _ in self.view.partitions() if key.topic in changed)
+
+    def replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a broker has deleted its replicas of partitions. A topic is removed after its last replica."""
+        for topic, index in partitions:
+            if topic in self.view.deleting:
+                self._deleted[topic].add((broker_id, index))
+
+    # Requests
+
+    def shut_down(self, ticket: object, broker_id: int, broker_epoch: int) -> None:
+        """Move the leads of a broker that will stop; the reply names those that no other broker can take.
+
+        `broker_epoch` is -1 in versions without it. Raises KafkaError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
+        """
+        broker = self.view.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker id {broker_id} does not exist.")
+        if broker_epoch not in (-1, broker.epoch):
+            message = f"Broker {broker_id} has the epoch {broker.epoch}, and asks with {broker_epoch}; register again."
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
+        self.view = self.view._replace(stopping=self.view.stopping | {broker_id})
+        self._dirty.update((key, None) for key, _ in self.view.partitions_of((broker_id,)))
+        self._shutdowns.append((ticket, broker_id))
+
+    def elect(self, ticket: object, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
+        """Elect leaders of partitions, of all if None. `election_type`: a constant of `messages.elect_leaders`."""
+        wanted = [key for key, _ in self.view.partitions()] if partitions is None else partitions
+        request = ElectionRequest(ticket, election_type, wanted, names_all=partitions is None)
+        self._elections.append(request)
+        for key in wanted:
+            if self.view.state(key) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                request.finish(key, KafkaError(code, "The partition does not exist."))
+            else:
+                self._dirty[key] = None
+
+    # Decisions
+
+    def decide(self, now_ms: float, limit: int = 1000) -> ControllerDecision:
+        """Evaluate what has changed, up to `limit` partitions."""
+        if now_ms >= self.rebalance_at_ms:
+            self.rebalance_at_ms = now_ms + self._settings.imbalance_check_ms
+            self._elect_preferred()
+        decision = ControllerDecision()
+        blocked = self._writing.keys() | self._unread
+        ready = [key for key in self._dirty if key not in blocked]
+        for key in ready[:limit]:
+            del self._dirty[key]
+            wanted = self._evaluate(key)
+            if wanted is not None:
+                self._writing[key] = wanted
+                decision.records += partition_records(self.view.image.topics[key.topic].topic_id, key.number, (wanted,))
+        decision.records += self._removals()
+        decision.replies += self._replies()
+        decision.has_more = len(ready) > limit
+        return decision
+
+    def _evaluate(self, key: TopicPartition) -> PartitionState | None:
+        state = self.view.state(key)
+        if state is None:
+            return None
+        if key.topic in self.view.deleting:
+            self._fail_elections(key, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+            return None
+        stopping, online = self.view.stopping, self.view.online(key, state.replicas)
+        departed = self._departed.get(key, set())
+        present = [broker for broker in online if broker not in departed]
+        wanted = next_state(state, present, stopping, is_unclean=self._settings.is_unclean(key.topic))
+        if wanted is None and self._departed.pop(key, None):  # the set has lost them already, or cannot
+            wanted = next_state(state, online, stopping, is_unclean=self._settings.is_unclean(key.topic))
+        for request in self._elections:
+            if wanted is None and key in request.waiting:
+                wanted = request.evaluate(key, state, online, stopping)
+        return wanted
+
+    def _fail_elections(self, key: TopicPartition, code: ErrorCode, message: str | None = None) -> None:
+        for request in self._elections:
+            if key in request.waiting:
+                request.finish(key, KafkaError(code, message))
+
+    def _elect_preferred(self) -> None:
+        """Elect the preferred leaders of each broker that leads too few of the partitions placed on it first."""
+        if not self._settings.auto_leader_rebalance:
+            return
+        counts: defaultdict[int, int] = defaultdict(int)
+        elsewhere: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for key, state in self.view.partitions():
+            if state.replicas and key.topic not in self.view.deleting:
+                counts[state.replicas[0]] += 1
+                if state.leader != state.replicas[0]:
+                    elsewhere[state.replicas[0]].append(key)
+        for broker, partitions in elsewhere.items():
+            if (
+                broker in self.view.brokers
+                and len(partitions) * 100 > self._settings.imbalance_percentage * counts[broker]
+            ):
+                self._elections.append(ElectionRequest(None, PREFERRED, partitions))
+                self._dirty.update(dict.fromkeys(partitions))
+
+    def _removals(self) -> list[MetadataRecord]:
+        records: list[MetadataRecord] = []
+        for name in sorted(self.view.deleting):
+            topic, deleted = self.view.image.topics[name], self._deleted.get(name, set())
+            replicas = {(broker, index) for index, state in enumerate(topic.partitions) for broker in state.replicas}
+            if topic.topic_id not in self._removing and replicas <= deleted:
+                self._removing.add(topic.topic_id)
+                records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+        return records
+
+    def _replies(self) -> list[tuple[object, Message | KafkaError]]:
+        replies: list[tuple[object, Message | KafkaError]] = []
+        done = [request for request in self._elections if not request.waiting]
+        if done:
+            replies += [(request.ticket, request.response()) for request in done if request.ticket is not None]
+            self._elections = [request for request in self._elections if request.waiting]
+        waiting = []
+        for ticket, broker in self._shutdowns:
+            reply = self._shutdown_reply(broker)
+            if reply is None:
+                waiting.append((ticket, broker))
+            else:
+                replies.append((ticket, reply))
+        self._shutdowns = waiting
+        return replies
+
+    def _shutdown_reply(self, broker: int) -> Message | KafkaError | None:
+        """None while a partition of the broker waits for a decision or a write."""
+        if broker not in self.view.stopping:
+            return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker} ended during its controlled shutdown.")
+        undecided = self._dirty.keys() | self._writing.keys() | self._unread
+        remaining = []
+        for key, state in self.view.partitions_of((broker,)):
+            if key in undecided:
+                return None
+            if state.leader == broker and len(state.replicas) > 1 and key.topic not in self.view.deleting:
+                remaining.append(RemainingPartition(key.topic, key.number))
+        return ControlledShutdownResponse(remaining_partitions=remaining)
