@@ -79,7 +79,7 @@ class Controller:
     # What is stored
 
     def replay(self, records: Iterable[MetadataRecord]) -> None:
-        """Apply records that the store has: this controller's, a leader's, or a tool's. Doubled and old ones are skipped."""
+        """Apply records that the store has, this controller's and others'. Doubled and old ones are skipped."""
         names, fitting = dict(self.view.image.topic_names), list[MetadataRecord]()
         latest: dict[tuple[bytes, int], int] = {}
         for record in records:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
+from headgate.gateway.controller.cluster_view import ClusterView, Endpoint, LiveBroker
 from headgate.gateway.controller.elections import NO_EPOCH
 from headgate.gateway.metadata.image import PartitionState
 from headgate.protocol.messages.leader_and_isr import (
@@ -76,7 +76,11 @@ def leader_and_isr(
         controller_epoch=sender.controller_epoch,
         broker_epoch=new.brokers[broker_id].epoch,
         type=FULL if old is None else INCREMENTAL,
-        live_leaders=[_live_leader(sender, leader, new.brokers[leader]) for leader in sorted(leaders)],
+        live_leaders=[
+            _live_leader(sender, leader, new.brokers[leader])
+            for leader in sorted(leaders)
+            if sender.listener in new.brokers[leader].endpoints
+        ],
     )
     if version < 2:
         request.ungrouped_partition_states = rows
@@ -155,16 +159,20 @@ def _metadata_rows(
     rows = {}
     is_same = old is not None and (old.brokers.keys(), old.failed) == (new.brokers.keys(), new.failed)
     for key, state in _changed(old, new) if is_same else new.partitions():
-        row = _metadata_row(sender, key, state, new)
-        before = None if old is None else _before(old, new, key)
-        if state.leader_epoch != NO_EPOCH and (
-            old is None or before is None or row != _metadata_row(sender, key, before, old)
-        ):
-            rows[key] = row
+        if state.leader_epoch != NO_EPOCH and (old is None or not _is_known(old, new, key, state)):
+            rows[key] = _metadata_row(sender, key, state, new)
     for key, state in () if old is None else _removed(old, new):
         if key.topic not in new.image.topics:
             rows[key] = _metadata_row(sender, key, state._replace(leader=LEADER_DURING_DELETE), new)
     return rows
+
+
+def _is_known(old: ClusterView, new: ClusterView, key: TopicPartition, state: PartitionState) -> bool:
+    return (
+        _before(old, new, key) == state
+        and (key.topic in old.deleting) == (key.topic in new.deleting)
+        and old.online(key, state.replicas) == new.online(key, state.replicas)
+    )
 
 
 def _metadata_row(
@@ -190,7 +198,7 @@ def _live_broker(sender: Sender, broker_id: int, broker: LiveBroker, version: in
         for listener, endpoint in broker.endpoints.items()
     ]
     if version == 0:
-        own = broker.endpoints[sender.listener]
+        own = broker.endpoints.get(sender.listener, Endpoint("", -1))
         return UpdateMetadataBroker(broker_id, own.host, own.port)
     if version < 3:
         endpoints.sort(key=lambda endpoint: endpoint.listener != sender.listener)
@@ -235,7 +243,7 @@ def stops(broker_id: int, old: ClusterView | None, new: ClusterView) -> dict[Top
     before = {} if old is None else _standing_stops(broker_id, old)
     found = {key: stop for key, stop in _standing_stops(broker_id, new).items() if before.get(key) != stop}
     for key, state in () if old is None else _removed(old, new):
-        if broker_id in state.replicas and key not in before:
+        if broker_id in state.replicas and key not in before and new.state(key) is None:  # not a new topic's replica
             found[key] = Stop(EPOCH_DURING_DELETE, is_deleted=True)
     for key, state in () if old is None else _changed(old, new):
         known = _before(old, new, key)

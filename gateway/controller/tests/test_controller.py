@@ -1,0 +1,183 @@
+"""The controller as a machine: facts in, records and replies out."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.gateway.controller.tests.clusters import T0, TOPIC_ID, brokers, controller, settle, state, view
+from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.metadata.records import partition_records
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import RemoveTopicRecord
+from headgate.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+from headgate.protocol.messages.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersResponse
+from headgate.protocol.topic_partition import TopicPartition
+
+
+def test_a_lost_leader_is_replaced_by_one_write() -> None:
+    machine = controller(view(state(1, (1, 2, 3))))
+    assert not settle(machine)
+    machine.set_brokers(brokers(2, 3))
+    decision = machine.decide(0)
+    assert decision.records == partition_records(TOPIC_ID, 0, [state(2, (2, 3), epoch=1)])
+    assert machine.view.state(T0) == state(1, (1, 2, 3))  # what is not confirmed is not stored
+    assert not machine.decide(0).records  # one write of a partition at a time
+    machine.replay(decision.records)
+    machine.replay(decision.records)  # a doubled answer
+    assert machine.view.state(T0) == state(2, (2, 3), epoch=1)
+    assert not machine.decide(0).records
+
+
+def test_a_broker_that_was_back_at_once_still_loses_its_lead() -> None:
+    machine = controller(view(state(1, (1, 2)), state(1, (1,))))
+    settle(machine)
+    machine.set_brokers(brokers(1, 2, 3) | brokers(1, epoch=2))
+    settle(machine)
+    assert machine.view.state(T0) == state(2, (2,), epoch=1)
+    assert machine.view.state(TopicPartition("t", 1)) == state(1, (1,), epoch=2)  # without a leader in between
+
+
+def test_a_broker_lost_again_during_a_write_leaves_the_set() -> None:
+    machine = controller(view(state(1, (1, 2, 3))))
+    machine.set_brokers(brokers(2, 3))
+    decision = machine.decide(0)
+    machine.set_brokers(brokers(3) | brokers(2, epoch=2))
+    machine.replay(decision.records)
+    settle(machine)
+    assert machine.view.state(T0) == state(3, (3,), epoch=2)
+
+
+def test_a_refused_write_is_decided_again_from_what_is_there() -> None:
+    machine = controller(view(state(1, (1, 2, 3))))
+    machine.set_brokers(brokers(2, 3))
+    decision = machine.decide(0)
+    machine.write_failed(decision.records)
+    assert not machine.decide(0).records  # what is there is unknown
+    machine.replay(partition_records(TOPIC_ID, 0, [state(1, (1, 3), epoch=0, version=1)]))  # the leader was quicker
+    assert machine.decide(0).records == partition_records(TOPIC_ID, 0, [state(3, (3,), epoch=1, version=2)])
+
+
+def test_an_older_state_that_is_read_late_is_skipped() -> None:
+    machine = controller(view(state(2, (2, 3), epoch=4)))
+    machine.replay(partition_records(TOPIC_ID, 0, [state(1, (1, 2, 3), epoch=3)]))
+    assert machine.view.state(T0) == state(2, (2, 3), epoch=4)
+
+
+def test_unclean_elections_happen_only_where_they_are_allowed() -> None:
+    for unclean, leader in ((), -1), (("t",), 2):
+        machine = controller(view(state(1, (1,)), live=(2, 3)), *unclean)
+        settle(machine)
+        found = machine.view.state(T0)
+        assert found is not None
+        assert found.leader == leader
+
+
+def test_a_new_partition_waits_for_a_broker() -> None:
+    machine = controller(view(PartitionState(-1, -1, (1, 2), (), -1), live=(3,)))
+    assert not machine.decide(0).records
+    machine.set_brokers(brokers(2, 3))
+    assert machine.decide(0).records == partition_records(TOPIC_ID, 0, [state(2, (2,), (1, 2))])
+
+
+def test_a_controlled_shutdown_is_answered_when_the_leads_moved() -> None:
+    single, only = state(1, (1,), (1,)), state(1, (1,))
+    machine = controller(view(state(1, (1, 2)), state(2, (1, 2)), single, only))
+    machine.shut_down("ticket", 1, 101)
+    decision = machine.decide(0)
+    assert not decision.replies
+    machine.replay(decision.records)
+    (reply,) = settle(machine)
+    assert reply == ("ticket", ControlledShutdownResponse(remaining_partitions=[RemainingPartition("t", 3)]))
+    assert machine.view.state(T0) == state(2, (2,), epoch=1)
+    assert machine.view.state(TopicPartition("t", 1)) == state(2, (2,), epoch=1)
+    machine.set_brokers(brokers(2, 3) | brokers(1, epoch=2))  # started again: a broker as any other
+    assert not machine.view.stopping
+
+
+def test_a_stop_by_an_older_registration_is_refused() -> None:
+    machine = controller(view(state(1, (1, 2))))
+    for broker, epoch, code in (1, 7, ErrorCode.STALE_BROKER_EPOCH), (9, -1, ErrorCode.BROKER_NOT_AVAILABLE):
+        with pytest.raises(KafkaError) as refused:
+            machine.shut_down("ticket", broker, epoch)
+        assert refused.value.code is code
+
+
+def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
+    machine = controller(view(state(1, (1, 2, 3)), state(1, (1, 2, 3))))
+    machine.set_failed(1, [T0], [])
+    settle(machine)
+    assert machine.view.state(T0) == state(2, (2, 3), epoch=1)
+    assert machine.view.state(TopicPartition("t", 1)) == state(1, (1, 2, 3))
+    machine.set_failed(1, [], [T0])
+    assert not machine.view.failed
+
+
+def test_elections_are_answered_when_they_are_stored() -> None:
+    machine = controller(view(state(2, (1, 2)), state(1, (1, 2)), state(2, (2,)), state(-1, (3,)), live=(1, 2)))
+    settle(machine)
+    partitions = [TopicPartition("t", number) for number in range(5)]
+    machine.elect("preferred", PREFERRED, partitions)
+    decision = machine.decide(0)
+    assert decision.records == partition_records(TOPIC_ID, 0, [state(1, (1, 2), epoch=1)])
+    assert not decision.replies
+    machine.replay(decision.records)
+    ((ticket, response),) = settle(machine)
+    assert ticket == "preferred"
+    assert _codes(response) == [
+        ErrorCode.NONE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    machine.elect("unclean", UNCLEAN, None)
+    ((_, response),) = settle(machine)
+    assert _codes(response) == [ErrorCode.NONE]  # of a request for all, only what was elected
+    assert machine.view.state(TopicPartition("t", 3)) == state(1, (1,), epoch=1)
+
+
+def _codes(response: object) -> list[int]:
+    assert isinstance(response, ElectLeadersResponse)
+    return [row.error_code for topic in response.replica_election_results for row in topic.partition_result]
+
+
+def test_preferred_leaders_come_back_when_too_many_are_elsewhere() -> None:
+    machine = controller(view(state(2, (1, 2)), *[state(1, (1, 2))] * 9))
+    settle(machine, machine.rebalance_at_ms)
+    assert machine.view.state(T0) == state(2, (1, 2))  # one of ten is not over ten percent
+    machine = controller(view(state(2, (1, 2)), *[state(1, (1, 2))] * 8))
+    due_ms = machine.rebalance_at_ms
+    settle(machine, due_ms - 1)
+    assert machine.view.state(T0) == state(2, (1, 2))
+    settle(machine, due_ms)
+    assert machine.view.state(T0) == state(1, (1, 2), epoch=1)
+    assert machine.rebalance_at_ms == due_ms + 300_000
+
+
+def test_a_topic_is_removed_when_every_replica_is() -> None:
+    machine = controller(view(state(1, (1, 2), (1, 2))))
+    machine.set_deleting(["t"])
+    machine.set_brokers(brokers(1, 3))
+    machine.elect("ticket", PREFERRED, [T0])
+    assert [_codes(response) for _, response in settle(machine)] == [[ErrorCode.INVALID_TOPIC_EXCEPTION]]
+    assert machine.view.state(T0) == state(1, (1, 2), (1, 2))  # nothing is elected any more
+    machine.replicas_deleted(1, [T0])
+    assert not machine.decide(0).records  # broker 2 has its replica, and is absent
+    machine.set_brokers(brokers(1, 2, 3))
+    machine.replicas_deleted(2, [T0])
+    removal = machine.decide(0).records
+    assert removal == [RemoveTopicRecord(topic_id=TOPIC_ID)]
+    assert not machine.decide(0).records
+    machine.write_failed(removal)
+    assert machine.decide(0).records == removal
+    machine.replay(removal * 2)
+    assert not machine.view.image.topics
+    assert not machine.view.deleting
+
+
+def test_many_partitions_are_decided_in_slices() -> None:
+    machine = controller(view(*[state(1, (1, 2, 3))] * 5, live=(2, 3)))
+    decision = machine.decide(0, limit=3)
+    assert (len(decision.records), decision.has_more) == (3, True)
+    decision = machine.decide(0, limit=3)
+    assert (len(decision.records), decision.has_more) == (2, False)
