@@ -1,7 +1,9 @@
 """The orders of one broker: one in flight, and no others: the next is made when the broker has answered the last.
 
-So an order that is not sent yet is never old, and a slow broker gets many changes in one request. The queue knows the
-view that the broker has followed, for each kind of order; the next order is the difference from the newest view.
+So an order that is not sent yet is never old, and a slow broker gets many changes in one request. The orders that lead
+from the view that a broker has followed to the newest one are sent in the order of `Kind`, then the next view is taken.
+An order without an answer is repeated as it was: the broker may have obeyed, and a difference from the view before
+could lack what has to be undone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headgate.gateway.controller.cluster_view import ClusterView
-from headgate.gateway.controller.orders import Sender, Stop, leader_and_isr, stop_replica, stops, update_metadata
+from headgate.gateway.controller.orders import Sender, leader_and_isr, stop_replica, stops, update_metadata
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from headgate.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -64,55 +66,62 @@ class OrderQueue:
         self._sender = sender
         self._broker_id = broker_id
         self._versions = [min(versions.get(kind.api_key, 0), max(kind.versions)) for kind in _REQUESTS]
-        self._followed: list[ClusterView | None] = [None] * len(Kind)
-        self._next = 0
-        self.in_flight: Order | None = None
+        self._followed: ClusterView | None = None
+        self._target: ClusterView | None = None
+        self._kinds: Iterator[Kind] = iter(())
+        self._unanswered: Order | None = None
+        self._is_full_due = False
+        self.is_in_flight = False
 
     def next(self, view: ClusterView) -> Order | None:
         """The next order; None while one is in flight, or if the broker has followed this view."""
-        if self.in_flight is not None or self._broker_id not in view.brokers:
+        if self.is_in_flight or self._broker_id not in view.brokers:
             return None
-        for step in range(len(Kind)):
-            kind = Kind((self._next + step) % len(Kind))
-            request = self._request(kind, view)
+        if self._unanswered is None:
+            self._unanswered = self._rest()
+        if self._unanswered is None and (view is not self._followed or self._is_full_due):
+            self._target, self._kinds = view, iter(Kind)
+            self._unanswered = self._rest()
+        self.is_in_flight = self._unanswered is not None
+        return self._unanswered
+
+    def _rest(self) -> Order | None:
+        """The next order towards the view that was begun; None if the broker has followed that view."""
+        if self._target is None:
+            return None
+        for kind in self._kinds:
+            request = self._request(kind, self._target)
             if request is not None:
-                self._next = (kind + 1) % len(Kind)
-                self.in_flight = Order(request, self._versions[kind], kind, view)
-                return self.in_flight
-            self._followed[kind] = view
+                return Order(request, self._versions[kind], kind, self._target)
+        self._followed, self._target = self._target, None
         return None
 
     def _request(self, kind: Kind, view: ClusterView) -> Message | None:
-        old, version = self._followed[kind], self._versions[kind]
-        if old is view:
-            return None
+        old, version = self._followed, self._versions[kind]
         if kind is Kind.LEADER_AND_ISR:
+            old, self._is_full_due = None if self._is_full_due else old, False
             return leader_and_isr(self._sender, self._broker_id, old, view, version)
         if kind is Kind.UPDATE_METADATA:
             return update_metadata(self._sender, self._broker_id, old, view, version)
-        wanted = self._stops(kind, old, view)
+        found = stops(self._broker_id, old, view)
+        wanted = {key: stop for key, stop in found.items() if stop.is_deleted == (kind is Kind.DELETE)}
         return stop_replica(self._sender, self._broker_id, wanted, view, version) if wanted else None
 
-    def _stops(self, kind: Kind, old: ClusterView | None, view: ClusterView) -> dict[TopicPartition, Stop]:
-        is_deleted = kind is Kind.DELETE
-        found = stops(self._broker_id, old, view)
-        return {key: stop for key, stop in found.items() if stop.is_deleted == is_deleted}
-
-    def repeat(self, kind: Kind) -> None:
-        """Send the next order of a kind in full: by its answers a broker names its failed log directories."""
-        self._followed[kind] = None
+    def send_all(self) -> None:
+        """Send all partitions of the broker once more: by its answer a broker names its failed log directories."""
+        self._is_full_due = True
 
     def lost(self) -> None:
-        """Note that the order in flight has no answer: the next order has its changes again."""
-        self.in_flight = None
+        """Note that the order in flight has no answer: it is repeated."""
+        self.is_in_flight = False
 
     def answered(self, response: Message) -> OrderResult:
-        """Take the answer of the order in flight. An order that was refused as a whole counts as lost."""
-        order, self.in_flight = self.in_flight, None
+        """Take the answer of the order in flight. An order that was refused as a whole is repeated."""
+        order, self.is_in_flight = self._unanswered, False
         assert order is not None
         result = OrderResult(_error(response), [], [], [])
         if result.error is ErrorCode.NONE:
-            self._followed[order.kind] = order.view
+            self._unanswered = None
         for key, code in _results(order, response):
             if code is ErrorCode.KAFKA_STORAGE_ERROR:
                 result.failed.append(key)
