@@ -14,7 +14,7 @@ from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.protocol.topic_partition import TopicPartition
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """The advertised address of a listener. `security_protocol`: Kafka's number, 0 for PLAINTEXT."""
 
     host: str
@@ -26,7 +26,7 @@ class LiveBroker(NamedTuple):
     """A registered broker. `epoch` grows with every registration; `endpoints` by listener."""
 
     epoch: int
-    endpoints: Mapping[str, Endpoint] = MappingProxyType({})
+    endpoints: Mapping[str, ListenerEndpoint] = MappingProxyType({})
     rack: str | None = None
 
 

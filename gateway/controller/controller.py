@@ -56,7 +56,7 @@ class ControllerDecision:
     has_more: bool = False
 
 
-class Controller:
+class ControllerMachine:
     """One controller, from its election to its end."""
 
     def __init__(self, view: ClusterView, settings: ControllerSettings, now_ms: float) -> None:
@@ -76,7 +76,7 @@ class Controller:
         """By topic, the (broker, partition) whose replica is deleted."""
         self._removing: set[bytes] = set()
 
-    # What is stored
+    # The store
 
     def replay(self, records: Iterable[MetadataRecord]) -> None:
         """Apply records that the store has, this controller's and others'. Doubled and old ones are skipped."""

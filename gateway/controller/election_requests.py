@@ -20,7 +20,7 @@ _DONE: Final = KafkaError(ErrorCode.NONE, None)
 
 
 class ElectionRequest:
-    """The elections of one request, and their results. `ticket` is None if nobody waits for a reply.
+    """The elections of one request, and their results. Without a `ticket` there is no reply.
 
     `names_all`: the request names no partitions; its reply omits those whose leader stays.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from headgate.gateway.controller.cluster_view import ClusterView, Endpoint, LiveBroker
+from headgate.gateway.controller.cluster_view import ClusterView, ListenerEndpoint, LiveBroker
 from headgate.gateway.controller.elections import NO_EPOCH
 from headgate.gateway.metadata.image import PartitionState
 from headgate.protocol.messages.leader_and_isr import (
@@ -198,7 +198,7 @@ def _live_broker(sender: Sender, broker_id: int, broker: LiveBroker, version: in
         for listener, endpoint in broker.endpoints.items()
     ]
     if version == 0:
-        own = broker.endpoints.get(sender.listener, Endpoint("", -1))
+        own = broker.endpoints.get(sender.listener, ListenerEndpoint("", -1))
         return UpdateMetadataBroker(broker_id, own.host, own.port)
     if version < 3:
         endpoints.sort(key=lambda endpoint: endpoint.listener != sender.listener)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from headgate.gateway.controller.cluster_view import ClusterView, Endpoint, LiveBroker
-from headgate.gateway.controller.controller import Controller, ControllerSettings
+from headgate.gateway.controller.cluster_view import ClusterView, ListenerEndpoint, LiveBroker
+from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
@@ -23,7 +23,7 @@ def state(
 
 
 def brokers(*ids: int, epoch: int = 1) -> dict[int, LiveBroker]:
-    return {id_: LiveBroker(epoch * 100 + id_, {"INTERNAL": Endpoint(f"host{id_}", 9092)}) for id_ in ids}
+    return {id_: LiveBroker(epoch * 100 + id_, {"INTERNAL": ListenerEndpoint(f"host{id_}", 9092)}) for id_ in ids}
 
 
 def view(*states: PartitionState, live: Collection[int] = (1, 2, 3), topic: str = "t") -> ClusterView:
@@ -32,11 +32,11 @@ def view(*states: PartitionState, live: Collection[int] = (1, 2, 3), topic: str 
     return ClusterView(Image.empty().apply_all(records + partition_records(TOPIC_ID, 0, states)), brokers(*live))
 
 
-def controller(view: ClusterView, *unclean: str) -> Controller:
-    return Controller(view, ControllerSettings(unclean.__contains__), 0.0)
+def controller(view: ClusterView, *unclean: str) -> ControllerMachine:
+    return ControllerMachine(view, ControllerSettings(unclean.__contains__), 0.0)
 
 
-def settle(machine: Controller, now_ms: float = 0.0) -> list[tuple[object, object]]:
+def settle(machine: ControllerMachine, now_ms: float = 0.0) -> list[tuple[object, object]]:
     """Confirm every write until the machine decides nothing more; returns the replies."""
     replies: list[tuple[object, object]] = []
     while True:

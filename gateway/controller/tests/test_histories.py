@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from headgate.gateway.controller import controller as machine
 from headgate.gateway.controller.cluster_view import ClusterView
-from headgate.gateway.controller.controller import Controller, ControllerSettings
+from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
 from headgate.gateway.controller.elections import next_state
 from headgate.gateway.controller.tests.clusters import TOPIC_ID, brokers, settle
 from headgate.gateway.metadata.image import Image, PartitionState
@@ -50,7 +50,7 @@ class History(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
-        self.controller = Controller(self._view(), ControllerSettings(lambda topic: False), 0.0)
+        self.controller = ControllerMachine(self._view(), ControllerSettings(lambda topic: False), 0.0)
 
     def _view(self) -> ClusterView:
         records: list[MetadataRecord] = [TopicRecord(name="t", topic_id=TOPIC_ID)]
@@ -175,7 +175,7 @@ class History(RuleBasedStateMachine):
         for state in self.stored:
             is_led = state.leader in self.live
             assert is_led == bool(self.live & set(state.isr or state.replicas)), "a live in-sync replica leads"
-        fresh = Controller(self._view(), ControllerSettings(lambda topic: False), 0.0)
+        fresh = ControllerMachine(self._view(), ControllerSettings(lambda topic: False), 0.0)
         assert not settle(fresh)
         assert fresh.view.image == self.controller.view.image == self._view().image
 
@@ -225,6 +225,6 @@ def test_mistakes_of_elections_are_found(mistake: Callable[..., Any], monkeypatc
 def test_mistakes_of_the_machine_are_found(
     method: str, mistake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Controller, method, mistake)
+    monkeypatch.setattr(ControllerMachine, method, mistake)
     with pytest.raises(AssertionError):
         run(History, MISTAKEN)
