@@ -64,7 +64,7 @@ class ControllerMachine:
         self.rebalance_at_ms = now_ms + FIRST_REBALANCE_MS
         """When to call `decide` for preferred leaders, whatever else happens."""
         self._settings = settings
-        self._dirty = dict.fromkeys(key for key, _ in view.partitions())
+        self._dirty: dict[TopicPartition, None] = dict.fromkeys(key for key, _ in view.partitions())
         self._writing: dict[TopicPartition, PartitionState] = {}
         self._unread: set[TopicPartition] = set()
         """Partitions whose stored state is unknown, since a write failed."""
@@ -128,8 +128,9 @@ class ControllerMachine:
         topic = self.view.image.topics.get(name)
         for index in range(len(topic.partitions) if topic is not None else 0):
             key = TopicPartition(name, index)
-            for table in (self._dirty, self._writing, self._departed):
-                table.pop(key, None)
+            self._dirty.pop(key, None)
+            self._writing.pop(key, None)
+            self._departed.pop(key, None)
             self._unread.discard(key)
             self._fail_elections(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._deleted.pop(name, None)
@@ -236,7 +237,7 @@ class ControllerMachine:
         departed = self._departed.get(key, set())
         present = [broker for broker in online if broker not in departed]
         wanted = next_state(state, present, stopping, is_unclean=self._settings.is_unclean(key.topic))
-        if wanted is None and self._departed.pop(key, None):  # the set has lost them already, or cannot
+        if wanted is None and self._departed.pop(key, set()):  # the set has lost them already, or cannot
             wanted = next_state(state, online, stopping, is_unclean=self._settings.is_unclean(key.topic))
         for request in self._elections:
             if wanted is None and key in request.waiting:

@@ -144,5 +144,5 @@ def _results(order: Order, response: Message) -> Iterator[tuple[TopicPartition, 
             for row in topic.partition_errors:
                 yield TopicPartition(name, row.partition_index), ErrorCode(row.error_code)
     if isinstance(response, LeaderAndIsrResponse | StopReplicaResponse):
-        for row in response.partition_errors:
-            yield TopicPartition(row.topic_name, row.partition_index), ErrorCode(row.error_code)
+        for result in response.partition_errors:
+            yield TopicPartition(result.topic_name, result.partition_index), ErrorCode(result.error_code)

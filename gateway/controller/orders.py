@@ -240,12 +240,15 @@ def stops(broker_id: int, old: ClusterView | None, new: ClusterView) -> dict[Top
 
     A stopping broker keeps the files of what it followed; what it leads it leads until it ends.
     """
-    before = {} if old is None else _standing_stops(broker_id, old)
-    found = {key: stop for key, stop in _standing_stops(broker_id, new).items() if before.get(key) != stop}
-    for key, state in () if old is None else _removed(old, new):
+    wanted = _standing_stops(broker_id, new)
+    if old is None:
+        return wanted
+    before = _standing_stops(broker_id, old)
+    found = {key: stop for key, stop in wanted.items() if before.get(key) != stop}
+    for key, state in _removed(old, new):
         if broker_id in state.replicas and key not in before and new.state(key) is None:  # not a new topic's replica
             found[key] = Stop(EPOCH_DURING_DELETE, is_deleted=True)
-    for key, state in () if old is None else _changed(old, new):
+    for key, state in _changed(old, new):
         known = _before(old, new, key)
         if known is not None and broker_id in known.replicas and broker_id not in state.replicas:
             found[key] = Stop(state.leader_epoch, is_deleted=True)
