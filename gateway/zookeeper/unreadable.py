@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.requests import Failed
+from headgate.protocol.errors import KafkaError
 
 logger = logging.getLogger("headgate.zookeeper")
+
+T = TypeVar("T")
 
 MAX_NAMED: Final = 10_000
 MAX_SHOWN: Final = 1_000
@@ -44,6 +48,20 @@ class UnreadableNodes:
     def name_failed(self, error: Failed) -> None:
         """Log that ZooKeeper denies this broker access to a node."""
         self.name(error.path, f"ZooKeeper answers {error.error.name}")
+
+    def attempt(self, path: str, steps: Task[T]) -> Task[T | None]:
+        """Run steps about one path. A final failure or a fault is logged and gives None, so that the rest goes on."""
+        try:
+            return (yield from steps)
+        except Failed as error:
+            if not error.is_final:
+                raise
+            self.name_failed(error)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001  a fault of one subject must not stop the others
+            self.name(path, f"{type(error).__name__}: {error}", error=error)
+        return None
 
     def log_once(self, key: str, sentence: str) -> None:
         """Log a sentence about a part of a node, unless it is equal to the last one with this key."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
-from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
+from headgate.gateway.zookeeper.metadata.tool_orders import ToolOrders
 from headgate.gateway.zookeeper.session import Create, KeeperError
 from headgate.gateway.zookeeper.tests.model import parent
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
@@ -404,7 +404,7 @@ def test_a_fault_between_changes_does_not_end_the_store(
     def fail(_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(MetadataWatcher, "all_are_led", fail)
+    monkeypatch.setattr(ToolOrders, "all_are_led", fail)
     change = world.metadata.create_topic("t", 1)
     world.settle(5_000)
     monkeypatch.undo()

@@ -1,0 +1,187 @@
+"""The write of one change: multis, conditional on the versions of the nodes that the change was planned with.
+
+If ZooKeeper refuses a multi, or the connection ends before the answer, the nodes of the change are read again, and the
+change is completed or fails. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.differences import overlay, touched
+from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
+from headgate.gateway.zookeeper.metadata.reading import ensure_paths
+from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
+from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import ProducerIdsRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from headgate.gateway.runtime.scheduler import Timer
+
+logger = logging.getLogger("headgate.zookeeper")
+
+_ATTEMPTS: Final = 3
+
+
+class NotController(Exception):
+    """The controller epoch in ZooKeeper is not the epoch of this broker."""
+
+
+class ClusterGone(Exception):
+    """The nodes of this cluster are gone from ZooKeeper. A change would create fragments of a cluster there."""
+
+
+class SubmittedChange:
+    """A pending change. `is_in_doubt`: ZooKeeper may have a part of the change, or all of it."""
+
+    __slots__ = ("change", "image", "is_in_doubt", "is_over", "timer", "until_ms")
+
+    def __init__(self, change: Change, until_ms: float) -> None:
+        self.change = change
+        self.image: Image | None = None  # the base image of the latest plan
+        self.until_ms = until_ms
+        self.timer: Timer | None = None
+        self.is_in_doubt = self.is_over = False
+
+
+class ChangeWriter:
+    """Plans and sends the multis of a change."""
+
+    def __init__(self, parts: StoreParts, watcher: MetadataWatcher) -> None:
+        self._session = parts.session
+        self._nodes = parts.nodes
+        self._config = parts.config
+        self._clock = parts.clock
+        self._store = parts.store
+        self._watcher = watcher
+
+    def write(self, head: SubmittedChange) -> Task[tuple[KafkaError | None, bool]]:
+        """Write a change. Returns its error, and whether a further attempt would fail too.
+
+        Raises Lost and NotController, which leave the change pending.
+        """
+        try:
+            return (yield from self._attempt(head)), False
+        except (Lost, NotController):
+            raise
+        except ClusterGone as gone:
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(gone)), False
+        except Failed as failed:
+            return _refused(failed), failed.is_final
+        except Exception as fault:
+            logger.exception("a change of the metadata failed; others go on")
+            message = f"the change failed in this broker, and its log has the reason: {type(fault).__name__}"
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message), True
+
+    def _attempt(self, head: SubmittedChange) -> Task[KafkaError | None]:
+        for _ in range(_ATTEMPTS):
+            if head.is_over:
+                break
+            try:
+                wanted = yield from self._plan(head)
+            except ValueError as error:
+                return _refusal(head, error)
+            if (yield from self._send(head, wanted)):
+                return None
+        return KafkaError(ErrorCode.NOT_CONTROLLER, "others changed the same in ZooKeeper; ask again")
+
+    def _plan(self, head: SubmittedChange) -> Task[list[plans.Multi]]:
+        """The multis that are still missing. Raises ValueError if an external change conflicts."""
+        records, image = head.change.records, self._store.written_image
+        if head.is_in_doubt:
+            self._watcher.term.topics.note_possible_deletions(records)
+            image = yield from self._watcher.read_subjects(image, touched(records, image, head.change.image))
+        head.image = image
+        self._check_producer_ids(head, image)
+        wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
+        names = touched(records, image, wanted).topics
+        nodes, now_ms = self._nodes.tree(image), self._clock.now_ms()
+        missing = plans.note_deletions(
+            nodes, (yield from self._watcher.term.topics.deleted_without_note(records, image)), now_ms
+        )
+        return missing + plans.change_image(nodes, wanted, names, self._config.node_id, now_ms)
+
+    def _check_producer_ids(self, head: SubmittedChange, image: Image) -> None:
+        """Raises ValueError if another broker has taken these producer ids."""
+        for record in head.change.records:
+            if isinstance(record, ProducerIdsRecord):
+                is_ours = head.is_in_doubt and self._watcher.configs.has_last_block
+                if record.next_producer_id - BLOCK_SIZE < image.next_producer_id and not (
+                    is_ours and record.next_producer_id == image.next_producer_id
+                ):
+                    raise ValueError(f"producer ids are taken up to {image.next_producer_id}")
+
+    def _send(self, head: SubmittedChange, wanted: Sequence[plans.Multi]) -> Task[bool]:
+        """Send multis. Returns whether all of them took effect. Raises Failed, NotController."""
+        for operations in wanted:
+            if head.is_over:
+                return False
+            head.is_in_doubt = True
+            results = yield from multi(self._session, operations)
+            if isinstance(results, Refused):
+                if results.place == 0:
+                    raise NotController
+                if results.error is KeeperError.NO_NODE and isinstance(operations[results.place], Create):
+                    yield from self._restore_paths()
+                if results.error is KeeperError.NOT_EMPTY:
+                    yield from self._remove_below(operations)
+                if results.error is KeeperError.NODE_EXISTS and plans.is_note(operations[results.place]):
+                    yield from delete(
+                        self._session, operations[results.place].path
+                    )  # of an earlier deletion of that id
+                return False
+            self._nodes.apply(operations, results)
+            for operation, result in zip(operations, results, strict=True):
+                if isinstance(operation, Create) and operation.is_sequential:
+                    self._watcher.configs.know_notification(str(result))
+        return True
+
+    def _restore_paths(self) -> Task[None]:
+        """Create the parent nodes that another program has deleted. Raises ClusterGone, Failed."""
+        if (yield from exists(self._session, CLUSTER_ID_PATH)) is None:
+            raise ClusterGone(
+                f"ZooKeeper has lost this cluster: {CLUSTER_ID_PATH} is not there; the broker's log says what to do"
+            )
+        yield from ensure_paths(self._session)
+
+    def _remove_below(self, wanted: plans.Multi) -> Task[None]:
+        """Remove unknown children of the nodes that a multi deletes, as Kafka does for deleted topics."""
+        paths = {operation.path for operation in wanted if isinstance(operation, Delete)}
+        names = yield from gather([children(self._session, path) for path in paths])
+        below = {f"{path}/{name}" for path, found in zip(paths, names, strict=True) for name in found}
+        yield from gather([remove(self._session, path) for path in below - paths])
+
+
+def _refusal(head: SubmittedChange, error: ValueError) -> KafkaError:
+    """The error of a change that conflicts with external changes."""
+    records, image = head.change.records, head.image
+    created = [record.name for record in records if isinstance(record, TopicRecord)]
+    if isinstance(error, InvalidNode):
+        if created:
+            return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{error}; correct or delete that node")
+        return KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+    assert image is not None
+    if any(name in image.topics for name in created):
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"another broker or tool has created the topic: {error}")
+    topics = touched(records, image, head.change.image).topics
+    if any(name not in image.topics for name in topics.difference(created)):
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic was deleted in ZooKeeper: {error}")
+    return KafkaError(ErrorCode.NOT_CONTROLLER, f"others were faster in ZooKeeper; ask again: {error}")
+
+
+def _refused(failed: Failed) -> KafkaError:
+    if failed.error is KeeperError.TOO_LARGE:
+        return KafkaError(ErrorCode.POLICY_VIOLATION, f"this is more than ZooKeeper takes at once: {failed}")
+    logger.error("a change of the metadata was refused: %s", failed)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused the change: {failed}")

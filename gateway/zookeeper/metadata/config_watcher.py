@@ -1,0 +1,210 @@
+"""Configs, features and the block of producer ids, as every broker reads them in ZooKeeper.
+
+- Configs that this version refuses are skipped, with one log line; they stay in ZooKeeper.
+- `/config/changes` has notifications in three formats. They are deleted after 15 minutes, as by Kafka's brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.records import config_records
+from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.zookeeper.layout.cluster import OWN_FEATURES_PATH, PRODUCER_IDS_PATH, ProducerIdBlock
+from headgate.gateway.zookeeper.layout.configs import (
+    CONFIG_CHANGES_PATH,
+    CONFIG_PATH,
+    TOPICS,
+    ConfigChange,
+    ConfigEntity,
+)
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs
+from headgate.gateway.zookeeper.metadata.reading import NodesByPath, read_node
+from headgate.gateway.zookeeper.metadata.served_image import accepted_group_configs, accepted_topic_configs
+from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.requests import children, get, remove
+from headgate.protocol.internal.metadata import (
+    GROUP_RESOURCE,
+    FeatureLevelRecord,
+    MetadataRecord,
+    ProducerIdsRecord,
+)
+
+NOTIFICATION_MS: Final = 15 * 60 * 1000
+SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
+"""The nodes of producer ids and features, which are read together."""
+
+
+class ConfigWatcher:
+    """Reads configs, features and producer ids. `records`: differences of configs that are not published yet."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self.records: list[MetadataRecord] = []
+        self.has_last_block = False
+        """Whether the last block of producer ids was this broker's at the last read."""
+        self._session = parts.session
+        self._watches = parts.watches
+        self._nodes = parts.nodes
+        self._config = parts.config
+        self._clock = parts.clock
+        self._store = parts.store
+        self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
+
+    def take_records(self) -> list[MetadataRecord]:
+        """Take the differences since the last call."""
+        records, self.records = self.records, []
+        return records
+
+    def changed(self) -> Task[Iterator[str]]:
+        """The paths of configs with a notification since the last read."""
+        names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
+        new = [name for name in names if name not in self._notifications]
+        found = yield from gather(
+            [
+                self._nodes.unreadable.attempt(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name))
+                for name in new
+            ]
+        )
+        self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
+        yield from self._purge()
+        entities = {entity for entity in found if entity is not None}
+        return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
+
+    def know_notification(self, path: str) -> None:
+        """Skip a notification that this broker has written: it knows the configs."""
+        self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
+
+    def _read_notification(self, name: str) -> Task[ConfigEntity | None]:
+        found = yield from get(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
+        if found is None:
+            return None
+        self._notifications[name] = found.stat.ctime_ms
+        try:
+            return ConfigChange.decode(name, found.data).entity
+        except InvalidNode as error:
+            self._nodes.unreadable.name(error.path, error.reason)
+            return None
+
+    def _purge(self) -> Task[None]:
+        """Delete old notifications, as every broker does."""
+        before_ms = self._clock.now_ms() - NOTIFICATION_MS
+        old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
+        paths = [f"{CONFIG_CHANGES_PATH}/{name}" for name in old]
+        yield from gather([self._nodes.unreadable.attempt(path, remove(self._session, path)) for path in paths])
+        for name in old:
+            del self._notifications[name]
+
+    def all_paths(self, parent: str) -> Task[set[str]]:
+        names = yield from children(self._session, parent)
+        entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
+        known = (_entity(*key) for key in self._store.written_image.configs)
+        gone = config_paths(entity for entity in known if entity.entity_type == entity_type)
+        return {f"{parent}/{name}" for name in names}.union(gone)
+
+    def read_into(self, image: Image, entity: ConfigEntity) -> Task[Image]:
+        """The image with the present configs of a broker or a group; unreadable ones keep their known values."""
+        part = yield from self._read_configs(f"{CONFIG_PATH}/{entity.entity_path}")
+        self._nodes.put_configs(entity, part)
+        if part.invalid:
+            return image
+        configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
+        return image._replace(configs=configs | dict(part.image.configs))
+
+    def _read_configs(self, path: str) -> Task[ClusterTree]:
+        return self._parse((yield from read_node(self._session, path)))
+
+    def _parse(self, tree: NodesByPath) -> ClusterTree:
+        """Parse nodes, and log the unreadable ones."""
+        part = read_cluster(tree, bytes)
+        self._nodes.unreadable.note(tree, part.invalid)
+        return part
+
+    def refresh(self, path: str) -> Task[None]:
+        try:
+            entity = ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/"))
+        except InvalidNode as error:
+            self._nodes.unreadable.name(path, error.reason)
+            return
+        if entity.entity_type != TOPICS and entity.entity_type not in plans.ENTITY_TYPES.values():
+            return
+        part = yield from self._read_configs(path)
+        self._nodes.put_configs(entity, part)
+        if part.invalid:
+            return
+        image = self._store.written_image
+        found = part.configs.get(entity)
+        configs: Mapping[str, str] = {} if found is None else found.configs.configs
+        if entity.entity_type == TOPICS:
+            topic = image.topics.get(entity.name or "")
+            if topic is None:
+                return
+            changed = changed_configs(
+                topic.configs, accepted_topic_configs(topic.name, configs, self._nodes.unreadable)
+            )
+            self.records += config_records(topic.name, changed)
+        else:
+            key = _resource(entity)
+            if key[0] == GROUP_RESOURCE:
+                configs = accepted_group_configs(self._config, key[1], configs, self._nodes.unreadable)
+            self.records += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
+
+    def read_singles_into(self, image: Image) -> Task[Image]:
+        """The image with the present features and producer ids; an unreadable node keeps its known value."""
+        part = yield from self._read_singles()
+        invalid_paths = {error.path for error in part.invalid}
+        if OWN_FEATURES_PATH not in invalid_paths:
+            image = image._replace(features=part.image.features)
+        if PRODUCER_IDS_PATH not in invalid_paths:
+            image = image._replace(next_producer_id=part.image.next_producer_id)
+        return image
+
+    def _read_singles(self) -> Task[ClusterTree]:
+        """Read the nodes of producer ids and features."""
+        tree: NodesByPath = {}
+        for path in SINGLES:
+            tree |= yield from read_node(self._session, path)
+        part = self._parse(tree)
+        self._nodes.put_versions(part)
+        if all(error.path != PRODUCER_IDS_PATH for error in part.invalid) and PRODUCER_IDS_PATH in tree:
+            block = ProducerIdBlock.decode(tree[PRODUCER_IDS_PATH].data)
+            self.has_last_block = block is not None and block.broker_id == self._config.node_id
+        return part
+
+    def refresh_singles(self) -> Task[None]:
+        part = yield from self._read_singles()
+        image, found = self._store.written_image, part.image
+        levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
+        records: list[MetadataRecord] = [
+            FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
+        ]
+        if found.next_producer_id > image.next_producer_id:
+            records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=found.next_producer_id))
+        if records:
+            self._store.apply_external(records)
+
+
+def config_paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:
+    """The config paths of the entities whose names ZooKeeper can have."""
+    for entity in entities:
+        with suppress(InvalidNode):
+            yield f"{CONFIG_PATH}/{entity.entity_path}"
+
+
+def entities(subjects: Touched) -> list[ConfigEntity]:
+    """The brokers and groups among the subjects of records."""
+    return [_entity(*key) for key in sorted(subjects.resources)]
+
+
+def _entity(resource_type: int, name: str) -> ConfigEntity:
+    return ConfigEntity(plans.ENTITY_TYPES[resource_type], name or None)
+
+
+def _resource(entity: ConfigEntity) -> tuple[int, str]:
+    resource_types = {kind: resource_type for resource_type, kind in plans.ENTITY_TYPES.items()}
+    return resource_types[entity.entity_type], entity.name or ""
