@@ -47,6 +47,8 @@ class JoiningBroker:
     owner: SessionOwner
     cluster_id: str | None = None
     """The cluster of a running broker; None at a start."""
+    is_alone: bool = True
+    """Whether every other broker is a reason to refuse the start."""
     unreadable: UnreadableNodes = field(default_factory=UnreadableNodes)
 
 
@@ -137,7 +139,7 @@ def _check(session: Session, member: JoiningBroker, found: _ClusterState) -> Ses
     registrations = [(broker, _registration(broker, node)) for broker, node in others.items()]
     # A node that is neither readable nor ephemeral is no live broker; `read_cluster` reports it
     live = [(broker, known) for broker, known in registrations if known or others[broker].stat.ephemeral_owner]
-    if live:
+    if live and member.is_alone:
         raise refusals.other_brokers(member.connect, live)
     mine = {session.session_id}
     registered = found.brokers.get(member.node_id)
@@ -167,7 +169,7 @@ def _check_controller(member: JoiningBroker, node: NodeData, mine: set[int]) -> 
         raise refusals.unreadable(member.connect, error) from None
     if controller.kraft_controller_epoch >= 0:
         raise refusals.migrated(member.connect, controller.kraft_controller_epoch)
-    if node.stat.ephemeral_owner not in mine:
+    if node.stat.ephemeral_owner not in mine and member.is_alone:
         raise refusals.other_controller(member.connect, controller.broker_id, node.stat.ctime_ms)
 
 
@@ -194,9 +196,12 @@ def _owner(node_id: int, node: NodeData) -> SessionOwner | None:
 
 def _replacement(member: JoiningBroker, found: _ClusterState) -> list[Operation]:
     """Deletions of the nodes of an earlier session whose process is gone; the timeout would delete them later."""
+    assert found.owner is not None
+    earlier = found.owner.stat.ephemeral_owner
     nodes = (
         (SessionOwner.path(member.node_id), found.owner),
         (BrokerRegistration.path(member.node_id), found.brokers.get(member.node_id)),
         (CONTROLLER_PATH, found.controller),
     )
-    return [Delete(path, node.stat.version) for path, node in nodes if node is not None]
+    owned = [(path, node) for path, node in nodes if node is not None and node.stat.ephemeral_owner == earlier]
+    return [Delete(path, node.stat.version) for path, node in owned]

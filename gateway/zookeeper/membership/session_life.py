@@ -130,12 +130,14 @@ class SessionLife:
     # Coming back
 
     def _come_back(self) -> Task[None]:
-        yield from join(self._shared.session, self._member, self._registrations_changed)
+        watch = self._registrations_changed if self._member.is_alone else None
+        yield from join(self._shared.session, self._member, watch)
         yield from self._register()
 
     def _register(self) -> Task[None]:
         if self._registration is not None:
-            yield from children(self._shared.session, BROKER_IDS_PATH, self._registrations_changed)  # other brokers
+            if self._member.is_alone:
+                yield from children(self._shared.session, BROKER_IDS_PATH, self._registrations_changed)
             yield from register(self._shared.session, self._member, self._registration, self._registrations_changed)
 
     def _begin(self, steps: Task[None]) -> None:

@@ -26,7 +26,7 @@ from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore, first_image
-from headgate.gateway.zookeeper.metadata.reading import Watches, read_node, read_tree
+from headgate.gateway.zookeeper.metadata.reading import Watches, read_broker_nodes, read_node, read_tree
 from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
 from headgate.storage.directory.log_directory import LOCK
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.zookeeper")
 
+SERVES_ALONE: Final = True
+"""Whether this broker refuses to serve beside others. A cluster of several brokers is not complete yet."""
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -62,12 +64,16 @@ class ZooKeeperSource:
         self._base = base
         self._connection = connection
         self._watches = Watches()
-        self._member = JoiningBroker(connection.connect, base.config.node_id, _owner(base))
+        node_id = base.config.node_id
+        self._member = JoiningBroker(connection.connect, node_id, _owner(base), is_alone=SERVES_ALONE)
+        self._is_elected = False
         self._store: ZooKeeperMetadataStore | None = None
         base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
 
     def begin(self) -> None:
-        """Join the cluster, become its controller, read it, then claim the directories: they store the cluster's id.
+        """Join the cluster, become its controller unless another broker is, and read the cluster.
+
+        Then claim the directories: they store the cluster's id.
 
         Raises ZooKeeperRefusal, StorageError, OSError.
         """
@@ -78,10 +84,11 @@ class ZooKeeperSource:
         self._nodes = ClusterNodes(cluster, self._member.unreadable)
         member = replace(self._member, cluster_id=cluster.image.cluster_id)
         self._life = SessionLife(connection.shared, member, connection.pump, base.clock)
-        self.image = first_image(cluster, base.config, self._member.unreadable)
+        self.image = first_image(cluster, base.config, self._member.unreadable, is_alone=member.is_alone)
         base.config.change(*self.image.broker_configs(base.config.node_id))
-        log_manager.remove_strays(self.image.has_partition)
-        log_manager.resolve_duplicates(self.image.topic_id_of)
+        if self._is_elected:  # another controller has to send the topics first
+            log_manager.remove_strays(self.image.has_partition)
+            log_manager.resolve_duplicates(self.image.topic_id_of)
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """Create the store. No partition has a leader yet: the store raises the leader epochs once it runs."""
@@ -97,6 +104,8 @@ class ZooKeeperSource:
             base.scheduler,
             prepare,
             touch,
+            is_elected=self._is_elected,
+            is_alone=self._member.is_alone,
         )
         del self.image, self._nodes  # the store owns them now
         self._life.serve(self._store)
@@ -142,10 +151,16 @@ class ZooKeeperSource:
         return self._with_ids_of_logs(cluster).image.topic_id_of
 
     def _take_over(self) -> Task[ClusterTree]:
-        """Become the controller, and read the cluster. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed."""
+        """Become the controller unless another broker is, and read the cluster.
+
+        Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
+        """
         session, member = self._connection.session, self._member
         yield from join(session, member)
         version = yield from self._become_controller(session)
+        self._is_elected = version is not None
+        if version is None:
+            return (yield from self._read_as_broker(session))
         cluster = yield from self._read(session, version)
         if cluster.without_id:
             logger.info("%d topics of an older Kafka get an id", len(cluster.without_id))
@@ -160,6 +175,14 @@ class ZooKeeperSource:
             cluster = cluster._replace(image=cluster.image._replace(cluster_id=cluster_id))
         return cluster
 
+    def _read_as_broker(self, session: Session) -> Task[ClusterTree]:
+        """The cluster without its topics. Raises Overtaken while the first controller creates the cluster."""
+        cluster = read_cluster((yield from read_broker_nodes(session, self._watches.note)), self._new_topic_id)
+        if not cluster.image.cluster_id or cluster.controller is None:
+            raise Overtaken("the controller changes")
+        logger.info("broker %d is the controller", cluster.controller.broker_id)
+        return cluster
+
     def _read(self, session: Session, version: int) -> Task[ClusterTree]:
         tree = yield from read_tree(session, self._watches.note)
         cluster = read_cluster(tree, self._new_topic_id, self._keeps_id)
@@ -167,16 +190,21 @@ class ZooKeeperSource:
             raise Overtaken("another controller wrote its epoch")
         return cluster
 
-    def _become_controller(self, session: Session) -> Task[int]:
-        """Become the controller, unless this session is. Returns the version of `/controller_epoch`."""
+    def _become_controller(self, session: Session) -> Task[int | None]:
+        """Become the controller, unless this session is. Returns the version of `/controller_epoch`.
+
+        Returns None if another broker is the controller, which `join` has allowed.
+        """
         node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
         cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
         if (
             cluster.invalid or cluster.controller_epoch_version == ABSENT
         ):  # then the highest epoch in a partition state counts
             cluster = yield from self._read(session, cluster.controller_epoch_version)
-        if (yield from get(session, CONTROLLER_PATH)) is not None:  # ours: `join` has checked that
-            return cluster.controller_epoch_version
+        controller = yield from get(session, CONTROLLER_PATH)
+        if controller is not None:
+            is_own = controller.stat.ephemeral_owner == session.session_id
+            return cluster.controller_epoch_version if is_own else None
         operations = list(plans.become_controller(cluster, node_id, now_ms))
         yield from commit(session, self._member, operations, "the controllership")
         logger.info("broker %d is the controller, in epoch %d", node_id, cluster.controller_epoch + 1)

@@ -99,17 +99,19 @@ class ChangeWriter:
     def _plan(self, head: SubmittedChange) -> Task[list[plans.Multi]]:
         """The multis that are still missing. Raises ValueError if an external change conflicts."""
         records, image = head.change.records, self._store.written_image
+        term = self._watcher.term
         if head.is_in_doubt:
-            self._watcher.term.topics.note_possible_deletions(records)
+            if term is not None:
+                term.topics.note_possible_deletions(records)
             image = yield from self._watcher.read_subjects(image, touched(records, image, head.change.image))
         head.image = image
         self._check_producer_ids(head, image)
         wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
         names = touched(records, image, wanted).topics
         nodes, now_ms = self._nodes.tree(image), self._clock.now_ms()
-        missing = plans.note_deletions(
-            nodes, (yield from self._watcher.term.topics.deleted_without_note(records, image)), now_ms
-        )
+        if term is None:
+            return plans.change_as_broker(nodes, wanted, names, self._config.node_id)
+        missing = plans.note_deletions(nodes, (yield from term.topics.deleted_without_note(records, image)), now_ms)
         return missing + plans.change_image(nodes, wanted, names, self._config.node_id, now_ms)
 
     def _check_producer_ids(self, head: SubmittedChange, image: Image) -> None:
@@ -130,8 +132,10 @@ class ChangeWriter:
             head.is_in_doubt = True
             results = yield from multi(self._session, operations)
             if isinstance(results, Refused):
-                if results.place == 0:
+                if results.place == 0 and self._watcher.term is not None:
                     raise NotController
+                if results.place == 0:
+                    yield from self._restore_paths()
                 if results.error is KeeperError.NO_NODE and isinstance(operations[results.place], Create):
                     yield from self._restore_paths()
                 if results.error is KeeperError.NOT_EMPTY:

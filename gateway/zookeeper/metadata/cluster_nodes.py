@@ -98,6 +98,11 @@ class ClusterNodes:
         """Apply a read of the deletion orders."""
         self._deleting = set(names)
 
+    def forget_topics(self) -> None:
+        """Forget the topics: another controller writes them now."""
+        self._topics.clear()
+        self._deleting.clear()
+
     # Nodes that were written
 
     def apply(self, multi: Multi, results: Results) -> None:

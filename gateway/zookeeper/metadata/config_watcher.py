@@ -25,7 +25,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs
-from headgate.gateway.zookeeper.metadata.reading import NodesByPath, read_node
+from headgate.gateway.zookeeper.metadata.reading import NodesByPath, read_node, read_node_or_watch
 from headgate.gateway.zookeeper.metadata.served_image import accepted_group_configs, accepted_topic_configs
 from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
 from headgate.gateway.zookeeper.requests import children, get, remove
@@ -54,6 +54,7 @@ class ConfigWatcher:
         self._config = parts.config
         self._clock = parts.clock
         self._store = parts.store
+        self._watch = None if parts.is_alone else parts.watches.note  # for nodes that only brokers write
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
 
     def take_records(self) -> list[MetadataRecord]:
@@ -108,11 +109,17 @@ class ConfigWatcher:
         return {f"{parent}/{name}" for name in names}.union(gone)
 
     def read_into(self, image: Image, entity: ConfigEntity) -> Task[Image]:
-        """The image with the present configs of a broker or a group; unreadable ones keep their known values."""
+        """The image with the present configs of an entity; unreadable ones keep their known values."""
         part = yield from self._read_configs(f"{CONFIG_PATH}/{entity.entity_path}")
         self._nodes.put_configs(entity, part)
         if part.invalid:
             return image
+        topic = image.topics.get(entity.name or "")
+        if entity.entity_type == TOPICS:
+            found = part.configs.get(entity)
+            configs_there: Mapping[str, str] = {} if found is None else found.configs.configs
+            changed = {} if topic is None else {topic.name: topic._replace(configs=configs_there)}
+            return image._replace(topics={**image.topics, **changed})
         configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
         return image._replace(configs=configs | dict(part.image.configs))
 
@@ -168,7 +175,7 @@ class ConfigWatcher:
         """Read the nodes of producer ids and features."""
         tree: NodesByPath = {}
         for path in SINGLES:
-            tree |= yield from read_node(self._session, path)
+            tree |= yield from read_node_or_watch(self._session, path, self._watch)
         part = self._parse(tree)
         self._nodes.put_versions(part)
         if all(error.path != PRODUCER_IDS_PATH for error in part.invalid) and PRODUCER_IDS_PATH in tree:

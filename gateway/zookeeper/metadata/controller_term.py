@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class ControllerTerm:
     """The time from an election to the next controller."""
 
-    def __init__(self, parts: StoreParts, configs: ConfigWatcher) -> None:
+    def __init__(self, parts: StoreParts, configs: ConfigWatcher, *, others_wrote: bool = False) -> None:
+        """`others_wrote`: another controller may have written the topics that the image has."""
         self.leader_epochs = LeaderEpochs(parts)
-        self.topics = TopicWatcher(parts, configs, self.leader_epochs)
+        self.topics = TopicWatcher(parts, configs, self.leader_epochs, others_wrote=others_wrote)
         self.orders = ToolOrders(parts, self.leader_epochs)
         self._watches = parts.watches
         self._store = parts.store
@@ -30,6 +31,11 @@ class ControllerTerm:
         self.topics.begin(self._store.written_image)
         for path in ORDERS:
             self._watches.note(path)
+
+    def brokers_changed(self) -> None:
+        """Find the partitions that have lost their leader."""
+        for topic in self._store.written_image.topics.values():
+            self.leader_epochs.find_leaderless(topic)
 
     def go_on(self) -> None:
         """Raise some leader epochs. Once all partitions are led, the orders that waited for that are due."""

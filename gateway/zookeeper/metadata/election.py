@@ -32,9 +32,19 @@ class ControllerElection:
     """The state of this broker's controllership, and the steps of an election."""
 
     def __init__(
-        self, session: Session, nodes: ClusterNodes, node_id: int, now_ms: Callable[[], int], watch: Watch
+        self,
+        session: Session,
+        nodes: ClusterNodes,
+        node_id: int,
+        now_ms: Callable[[], int],
+        watch: Watch,
+        *,
+        is_elected: bool,
+        is_alone: bool,
     ) -> None:
-        self.is_elected = True
+        self.is_elected = is_elected
+        self.other_id = -1
+        """The controller that the last lost election has found; -1 if its node cannot be read."""
         self.others_wrote = False
         """Another controller may have written to ZooKeeper since this broker last was the controller."""
         self._session = session
@@ -42,6 +52,7 @@ class ControllerElection:
         self._node_id = node_id
         self._now_ms = now_ms
         self._watch = watch
+        self._is_alone = is_alone
         self._logged = ""
 
     def elect(self) -> Task[bool]:
@@ -58,7 +69,7 @@ class ControllerElection:
                     self._logged = ""
                     return True
             elif stat.ephemeral_owner != self._session.session_id:
-                yield from self._log_other()
+                yield from self._read_other()
                 return False
             elif not (yield from self._read_epoch()):
                 self.is_elected = True
@@ -89,17 +100,22 @@ class ControllerElection:
         self._nodes.put_controller_epoch(part)
         return self._nodes.controller_epoch_version != known
 
-    def _log_other(self) -> Task[None]:
+    def _read_other(self) -> Task[None]:
         found = yield from get(self._session, CONTROLLER_PATH)
         if found is None:
             return
         try:
-            other = f"broker {Controller.decode(found.data).broker_id}"
+            self.other_id = Controller.decode(found.data).broker_id
+            other = f"broker {self.other_id}"
         except InvalidNode as error:
+            self.other_id = -1
             other = f"an unknown broker ({error})"
         controller = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
         if controller != self._logged:
             self._logged = controller
+            if not self._is_alone:
+                logger.info("%s is the controller in ZooKeeper", controller)
+                return
             logger.error(
                 "%s is the controller in ZooKeeper: this broker changes no metadata until that session has ended; "
                 "clusters of several brokers are not supported yet: stop the other one",

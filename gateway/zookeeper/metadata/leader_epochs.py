@@ -48,7 +48,7 @@ class LeaderEpochs:
             if state.leader != node_id and self._given_up.get((topic.name, index)) != state.partition_epoch:
                 found = nodes.states.get(index)
                 kept = state._replace(leader=-1 if found is None else found.leader)
-                if plans.may_lead(kept, node_id, {node_id}):
+                if plans.may_lead(kept, node_id, self._store.written_image.brokers):
                     self.leaderless[topic.name, index] = None
 
     def _give_up(self, name: str, index: int) -> None:
@@ -111,7 +111,7 @@ class LeaderEpochs:
                 if topic is None or self._nodes.topic(name) is None or _is_led(topic, index, node_id):
                     del leaderless[name, index]
                 else:
-                    state = plans.led_by(topic.partitions[index], node_id, {node_id})
+                    state = plans.led_by(topic.partitions[index], node_id, planned.brokers)
                     records += partition_records(topic.topic_id, index, (state,))
         return records
 

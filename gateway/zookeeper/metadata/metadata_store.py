@@ -1,7 +1,11 @@
-"""The metadata store of a single broker with ZooKeeper. Tools and other programs write to the same nodes.
+"""The metadata store of a broker with ZooKeeper. Other brokers, tools and programs write to the same nodes.
 
 The store runs one task at a time, as a generator of requests: a refresh of changed nodes, an election, or the write of
 the oldest change (`change_writer.py`). So the known nodes (`cluster_nodes.py`) all date from the last answer.
+
+Beside other brokers, one is elected the controller. The others get topics and leaders from the controller, by
+`apply_external`; changes of topics fail there with NOT_CONTROLLER. A broker that wins an election reads every topic
+again.
 
 Without a connection changes wait for `CHANGE_WITHIN_MS`, then fail with an error after which clients retry.
 """
@@ -10,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -20,6 +24,7 @@ from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prep
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.tasks import SingleTask, Task, WaitList
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
@@ -28,7 +33,9 @@ from headgate.gateway.zookeeper.metadata.change_writer import ChangeWriter, NotC
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import touched
 from headgate.gateway.zookeeper.metadata.election import ControllerElection
+from headgate.gateway.zookeeper.metadata.live_brokers import own_node
 from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
+from headgate.gateway.zookeeper.metadata.plans import needs_controller
 from headgate.gateway.zookeeper.metadata.reading import Watches
 from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
@@ -36,7 +43,7 @@ from headgate.gateway.zookeeper.requests import Lost
 from headgate.gateway.zookeeper.session import Session
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord
+from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -57,11 +64,16 @@ LIST_EVERY_MS: Final = 100.0
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
 
 
-def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
-    """The image at the start: this broker is the only one, and leads no partition yet."""
-    node_id = config.node_id
-    image = served_image(cluster.image, config, unreadable)
-    return image._replace(controller_id=node_id, brokers={node_id: Node(node_id, config.broker_rack, {})})
+def first_image(
+    cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes, *, is_alone: bool = True
+) -> Image:
+    """The image at the start: this broker leads no partition yet. `is_alone`: no other broker counts."""
+    own = own_node(config)
+    if is_alone:
+        image = cluster.image._replace(controller_id=config.node_id, brokers=own)
+    else:
+        image = cluster.image._replace(brokers={**cluster.image.brokers, **own})
+    return served_image(image, config, unreadable)
 
 
 class _Phase(Enum):
@@ -72,7 +84,7 @@ class _Phase(Enum):
 
 
 class ZooKeeperMetadataStore(MetadataStore):
-    """The metadata in ZooKeeper, of which this broker is the controller."""
+    """The metadata in ZooKeeper. One broker at a time is the controller."""
 
     def __init__(
         self,
@@ -86,8 +98,11 @@ class ZooKeeperMetadataStore(MetadataStore):
         scheduler: Scheduler,
         prepare: Prepare = prepare_nothing,
         touch: Callable[[WaitList], None] = lambda _: None,
+        *,
+        is_elected: bool = True,
+        is_alone: bool = True,
     ) -> None:
-        """`nodes` and `image` (see `first_image`) are of one read, after this broker became the controller."""
+        """`nodes` and `image` (see `first_image`) are of one read, after an election. `is_elected`: its result."""
         super().__init__(image, config, random, prepare, touch)
         self._session = session
         self._watches = watches
@@ -95,9 +110,14 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._clock = clock
         self._scheduler = scheduler
         self._queue: deque[SubmittedChange] = deque()
-        self.election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
-        parts = StoreParts(session, watches, nodes, config, random, clock, self)
+        self.election = ControllerElection(
+            session, nodes, config.node_id, clock.now_ms, watches.note, is_elected=is_elected, is_alone=is_alone
+        )
+        parts = StoreParts(session, watches, nodes, config, random, clock, self, is_alone)
         self._watcher = MetadataWatcher(parts)
+        if is_elected:
+            self._watcher.begin_term(others_wrote=False)
+        self._is_alone = is_alone
         self._writer = ChangeWriter(parts, self._watcher)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._failure = ""  # the last failure of a refresh or an election
@@ -116,13 +136,22 @@ class ZooKeeperMetadataStore(MetadataStore):
     @property
     def leaderless(self) -> int:
         """How many partitions wait for their first leader epoch of this start."""
-        return len(self._watcher.term.leader_epochs.leaderless)
+        term = self._watcher.term
+        return 0 if term is None else len(term.leader_epochs.leaderless)
+
+    @property
+    def broker_epochs(self) -> Mapping[int, int]:
+        """The epochs of the registered brokers, beside other brokers."""
+        return self._watcher.brokers.epochs
 
     def start(self) -> None:
         """Begin to raise leader epochs and to carry out the orders of tools. The scheduler must run."""
         self._phase = _Phase.RUNNING
         self._watches.notify = self._go_on
-        self._watcher.term.begin()
+        if self._watcher.term is not None:
+            self._watcher.term.begin()
+        for path in () if self._is_alone else (BROKER_IDS_PATH, PRODUCER_IDS_PATH):
+            self._watches.note(path)
         self._go_on()
 
     def stop(self) -> None:
@@ -146,6 +175,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         return super().take_producer_ids()
 
     def _write(self, change: Change) -> None:
+        if self._watcher.term is None and needs_controller(change.records):
+            raise self._not_controller()
         if len(self._queue) >= MAX_WAITING:
             raise _timed_out(f"{MAX_WAITING} changes wait for ZooKeeper already; ask again later")
         submitted = SubmittedChange(change, self._clock.monotonic_ms() + CHANGE_WITHIN_MS)
@@ -157,6 +188,18 @@ class ZooKeeperMetadataStore(MetadataStore):
         """Apply changes that other programs have written to ZooKeeper."""
         self._end_offset += 1
         self._written_by_others(records)
+        if self._watcher.term is None:
+            self._watcher.schedule_topic_configs(record.name for record in records if isinstance(record, TopicRecord))
+
+    def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
+        """Publish the live brokers."""
+        self._publish_members(brokers, self.image.controller_id)
+
+    def _publish_members(self, brokers: Mapping[int, Node], controller_id: int) -> None:
+        """Publish what no record has. Pending changes keep it."""
+        self.image = self.image._replace(brokers=brokers, controller_id=controller_id)
+        for change in self._pending:
+            change.image = change.image._replace(brokers=brokers, controller_id=controller_id)
 
     def _expire(self) -> None:
         """Fail the changes that have waited too long. The oldest are the first in the queue."""
@@ -168,18 +211,18 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _finish(self, submitted: SubmittedChange, error: KafkaError | None, *, is_final: bool = False) -> None:
         """End a change that succeeded, or failed with `error`. `is_final`: a further attempt would fail too."""
-        change = submitted.change
+        change, term = submitted.change, self._watcher.term
         if error is not None or submitted.is_over:
             self._watcher.schedule_refresh(touched(change.records, self.written_image, change.image))
-            self._watcher.term.topics.note_possible_deletions(change.records if submitted.is_in_doubt else ())
+            if term is not None and submitted.is_in_doubt:
+                term.topics.note_possible_deletions(change.records)
         if submitted.is_over:
             return
-        assert submitted is self._queue[0]
         submitted.is_over = True
-        self._queue.popleft()
+        self._queue.remove(submitted)
         if submitted.timer is not None:
             submitted.timer.cancel()
-        if self._watcher.term.change_ended(change, error, is_final=is_final) and error is not None:
+        if term is not None and term.change_ended(change, error, is_final=is_final) and error is not None:
             outcome = "failed" if is_final else "is tried again"
             self._log.warning("changes tried again", "a change of this broker's own %s: %s", outcome,
                               error.message)  # fmt: skip
@@ -224,17 +267,19 @@ class ZooKeeperMetadataStore(MetadataStore):
             del changed[CONTROLLER_PATH]
             return self._elect()
         head = self._queue[0] if self._queue else None
-        is_elected = self.election.is_elected
-        if is_elected and head is not None and head.is_in_doubt:
+        term = self._watcher.term if self.election.is_elected else None
+        may_write = term is not None or (
+            not self._is_alone and head is not None and not needs_controller(head.change.records)
+        )
+        if may_write and head is not None and head.is_in_doubt:
             return self._store(head)
         paths = self._due_paths()
         if paths:
             return self._watcher.refresh(paths)
-        if is_elected:
-            if len(self._queue) < MAX_WAITING:
-                self._watcher.term.go_on()
-            if self._queue:
-                return self._store(self._queue[0])
+        if term is not None and len(self._queue) < MAX_WAITING:
+            term.go_on()
+        if may_write and self._queue:
+            return self._store(self._queue[0])
         return None
 
     def _due_paths(self) -> list[str]:
@@ -266,9 +311,31 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def _elect(self) -> Task[None]:
-        if (yield from self.election.elect()):
+        has_won = yield from self.election.elect()
+        if not self._is_alone:
+            self._follow_election()
+        if has_won:
             self._watcher.schedule_full_refresh(with_states=self.election.others_wrote)
             self.election.others_wrote = False
+
+    def _follow_election(self) -> None:
+        """Begin or end the term of this broker as the controller."""
+        is_elected, has_term = self.election.is_elected, self._watcher.term is not None
+        self._publish_members(self.image.brokers, self._config.node_id if is_elected else self.election.other_id)
+        if is_elected and not has_term:
+            self._watcher.begin_term(others_wrote=True)
+            self.election.others_wrote = True
+            self._listed_ms.clear()
+        elif has_term and not is_elected:
+            self._watcher.end_term()
+            for submitted in [each for each in self._queue if needs_controller(each.change.records)]:
+                self._finish(submitted, self._not_controller())
+
+    def _not_controller(self) -> KafkaError:
+        controller = self.image.controller_id
+        where = "no other one is known yet; ask again" if controller < 0 else f"broker {controller} is: ask that one"
+        message = f"{ErrorCode.NOT_CONTROLLER.message} Broker {self._config.node_id} is not the controller, {where}"
+        return KafkaError(ErrorCode.NOT_CONTROLLER, message)
 
     def _store(self, head: SubmittedChange) -> Task[None]:
         """Write a change, and end it. Only a lost connection or another controller leaves it pending."""

@@ -8,17 +8,19 @@ An unreadable node (by name or content) is logged once and skipped; the last kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
-from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH
+from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, TOPICS, ConfigEntity
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.metadata.config_watcher import SINGLES, ConfigWatcher, config_paths, entities
 from headgate.gateway.zookeeper.metadata.controller_term import ControllerTerm
 from headgate.gateway.zookeeper.metadata.differences import Touched
+from headgate.gateway.zookeeper.metadata.live_brokers import LiveBrokers
 from headgate.gateway.zookeeper.metadata.reading import CONFIGURED
 from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
 from headgate.gateway.zookeeper.metadata.tool_orders import ORDERS
@@ -34,10 +36,23 @@ class MetadataWatcher:
 
     def __init__(self, parts: StoreParts) -> None:
         self.configs = ConfigWatcher(parts)
-        self.term = ControllerTerm(parts, self.configs)
+        self.brokers = LiveBrokers(parts)
+        self.term: ControllerTerm | None = None
+        """The term of this broker as the controller; None while another broker is the controller."""
+        self._parts = parts
         self._watches = parts.watches
         self._nodes = parts.nodes
         self._store = parts.store
+
+    def begin_term(self, *, others_wrote: bool) -> ControllerTerm:
+        """Begin to read topics and orders."""
+        self.term = ControllerTerm(self._parts, self.configs, others_wrote=others_wrote)
+        return self.term
+
+    def end_term(self) -> None:
+        """End the reads of topics, and forget their nodes. The image keeps the topics."""
+        self.term = None
+        self._nodes.forget_topics()
 
     # Scheduling of refreshes
 
@@ -45,11 +60,24 @@ class MetadataWatcher:
         """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
         for path in (CONTROLLER_PATH, *SINGLES, *_DIRECTORIES, *ORDERS):
             self._watches.note(path)
-        self.term.topics.schedule_full_refresh(with_states=with_states)
+        if not self._parts.is_alone:
+            self._watches.note(BROKER_IDS_PATH)
+        if self.term is None:
+            self.schedule_topic_configs(self._store.written_image.topics)
+        else:
+            self.term.topics.schedule_full_refresh(with_states=with_states)
+
+    def schedule_topic_configs(self, names: Iterable[str]) -> None:
+        """Schedule a read of the configs of these topics."""
+        for name in names:
+            self._watches.note(f"{TOPIC_CONFIGS}{name}")
 
     def schedule_refresh(self, subjects: Touched) -> None:
         """Schedule a read of these subjects: a change of them may be in ZooKeeper, in full or in part."""
-        self.term.topics.schedule_refresh(subjects.topics)
+        if self.term is None:
+            self.schedule_topic_configs(subjects.topics)
+        else:
+            self.term.topics.schedule_refresh(subjects.topics)
         for path in config_paths(entities(subjects)):
             self._watches.note(path)
         for path in SINGLES if subjects.has_others else ():
@@ -63,7 +91,10 @@ class MetadataWatcher:
         """
         self.schedule_refresh(subjects)
         for name in sorted(subjects.topics):
-            image = yield from self.term.topics.read_into(image, name)
+            if self.term is None:
+                image = yield from self.configs.read_into(image, ConfigEntity(TOPICS, name))
+            else:
+                image = yield from self.term.topics.read_into(image, name)
         for entity in entities(subjects):
             image = yield from self.configs.read_into(image, entity)
         if subjects.has_others:
@@ -72,15 +103,20 @@ class MetadataWatcher:
 
     # Refreshes
 
-    def refresh(self, paths: Iterable[str]) -> Task[None]:
+    def refresh(self, paths: Collection[str]) -> Task[None]:
         """Read these paths again, publish the differences, and carry out orders."""
-        attempt = self._nodes.unreadable.attempt
-        subjects = {path: None for path in paths if path not in ORDERS and path not in SINGLES}
+        attempt, term = self._nodes.unreadable.attempt, self.term
+        if BROKER_IDS_PATH in paths:
+            yield from attempt(BROKER_IDS_PATH, self._refresh_brokers())
+        subjects = {path: None for path in paths if path not in (*ORDERS, *SINGLES, BROKER_IDS_PATH)}
+        if term is None:
+            subjects = {path: None for path in subjects if not f"{path}/".startswith(f"{TOPICS_PATH}/")}
         for path in [path for path in subjects if path in _DIRECTORIES]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from attempt(path, self._changed_below(path))) or ())
         # A topic and its configs are one subject: they must be published together
-        subjects = dict.fromkeys([path.replace(TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
+        if term is not None:
+            subjects = dict.fromkeys([path.replace(TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in self._chunks(subjects):
             try:
                 yield from gather([attempt(path, self._refresh(path)) for path in chunk])
@@ -88,12 +124,18 @@ class MetadataWatcher:
                 self._publish()  # `_nodes` has the nodes that were read before an error
         if any(path in SINGLES for path in paths):
             yield from attempt(PRODUCER_IDS_PATH, self.configs.refresh_singles())
-        for path in [path for path in paths if path in ORDERS]:
-            yield from attempt(path, self.term.orders.carry_out(path))
+        for path in ORDERS if term is not None else ():
+            if path in paths:
+                yield from attempt(path, term.orders.carry_out(path))
+
+    def _refresh_brokers(self) -> Task[None]:
+        yield from self.brokers.refresh()
+        if self.term is not None:
+            self.term.brokers_changed()
 
     def _changed_below(self, path: str) -> Task[Iterable[str]]:
         """The paths below a directory that may have changed."""
-        if path == TOPICS_PATH:
+        if path == TOPICS_PATH and self.term is not None:
             return (yield from self.term.topics.new_paths())
         if path == CONFIG_CHANGES_PATH:
             return (yield from self.configs.changed())
@@ -113,14 +155,16 @@ class MetadataWatcher:
             yield chunk
 
     def _refresh(self, path: str) -> Task[None]:
-        if path.startswith(f"{TOPICS_PATH}/"):
+        if path.startswith(f"{TOPICS_PATH}/") and self.term is not None:
             yield from self.term.topics.refresh(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
             yield from self.configs.refresh(path)
 
     def _publish(self) -> None:
         """Publish all differences as one change: each change copies the names of all topics."""
-        found = self.configs.take_records() + self.term.topics.take_records()
+        term = self.term
+        found = self.configs.take_records() + ([] if term is None else term.topics.take_records())
         if found:
             self._store.apply_external(found)
-        self.term.topics.published()
+        if term is not None:
+            term.topics.published()

@@ -14,6 +14,7 @@ from typing import Final
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.zookeeper.layout.admin import TopicDeletion
 from headgate.gateway.zookeeper.layout.cluster import (
+    CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,
     OWN_FEATURES_PATH,
     PRODUCER_IDS_PATH,
@@ -35,7 +36,14 @@ from headgate.gateway.zookeeper.layout.topics import (
 )
 from headgate.gateway.zookeeper.layout.tree import ABSENT, NO_EPOCH, ClusterTree, ConfigNode
 from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, Delete, Operation, SetData
-from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
+from headgate.protocol.internal.metadata import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 MULTI_BYTES: Final = 256 * 1024
 """About the largest size of a multi: ZooKeeper serves no other request while it applies one."""
@@ -99,20 +107,45 @@ def change_image(
             operations += _create_topic(cluster, topic)
         else:
             operations += _change_topic(cluster, old, topic)
-    for (resource_type, resource), configs in new.configs.items():
-        if configs != cluster.image.configs.get((resource_type, resource)):
-            entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
-            operations += _write_configs(cluster, entity, configs)
-    if new.features != cluster.image.features:
-        operations.append(_put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version))
-    taken = new.next_producer_id - cluster.image.next_producer_id
-    if taken:
-        operations += take_producer_ids(cluster, node_id, taken)
+    operations += _change_resources(cluster, new, node_id)
     multis = guarded(cluster, operations)
     if len(multis) > 1:  # an interrupted deletion must continue, not leave a topic without data
         orders = [TopicDeletion(name) for name in names if name not in new.topics and name not in cluster.deleting]
         multis = guarded(cluster, [Create(order.path(order.topic)) for order in orders]) + multis if orders else multis
     return multis
+
+
+def needs_controller(records: Iterable[MetadataRecord]) -> bool:
+    """Whether only the controller may write a change. Any broker writes configs, features and producer ids."""
+    return any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records)
+
+
+def change_as_broker(cluster: ClusterTree, new: Image, names: Iterable[str], node_id: int) -> list[Multi]:
+    """The multi of a broker that is not the controller. Refused if the cluster, or a topic with new configs, is gone.
+
+    The known nodes need no topics. `new` differs from the image in what `needs_controller` leaves to any broker.
+    """
+    checks, operations = [Check(CLUSTER_ID_PATH)], list[Operation]()
+    for name in sorted(names):
+        configs = new.topics[name].configs
+        if configs != cluster.image.topics[name].configs:
+            checks.append(Check(TopicAssignment.path(name)))
+            operations += _write_configs(cluster, ConfigEntity(TOPICS, name), configs)
+    operations += _change_resources(cluster, new, node_id)
+    return [(*checks, *operations)] if operations else []
+
+
+def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterator[Operation]:
+    """Write the configs of brokers and groups, the features and the producer ids that differ."""
+    for (resource_type, resource), configs in new.configs.items():
+        if configs != cluster.image.configs.get((resource_type, resource)):
+            entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
+            yield from _write_configs(cluster, entity, configs)
+    if new.features != cluster.image.features:
+        yield _put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version)
+    taken = new.next_producer_id - cluster.image.next_producer_id
+    if taken:
+        yield from take_producer_ids(cluster, node_id, taken)
 
 
 def take_producer_ids(cluster: ClusterTree, node_id: int, size: int) -> Multi:

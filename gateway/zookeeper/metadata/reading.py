@@ -62,21 +62,27 @@ def ensure_paths(session: Session) -> Task[None]:
 
 
 def read_tree(session: Session, watch: Watch) -> Task[NodesByPath]:
-    """All nodes that the only broker of a cluster uses. Raises Failed."""
+    """All nodes that the controller of a cluster uses. Raises Failed."""
+    parts = [(yield from read_broker_nodes(session, watch))]
+    parts += yield from gather([read_node_or_watch(session, path, watch) for path in _ORDERS])
+    orders = yield from children(session, DELETE_TOPICS_PATH, watch)
+    parts.append({f"{DELETE_TOPICS_PATH}/{name}": ZNode(None, 0) for name in orders})
+    names = yield from children(session, TOPICS_PATH, watch)
+    parts.append((yield from _read_topics(session, names, watch)))
+    return _joined(parts)
+
+
+def read_broker_nodes(session: Session, watch: Watch) -> Task[NodesByPath]:
+    """The nodes that every broker of a cluster uses. Raises Failed."""
     yield from children(
         session, CONFIG_CHANGES_PATH, watch
     )  # before the configs: a later change of configs fires this watch
-    parts: list[NodesByPath] = []
-    parts += yield from gather([_watched(session, path, watch) for path in (CONTROLLER_PATH, *_ORDERS)])
+    parts = [(yield from read_node_or_watch(session, CONTROLLER_PATH, watch))]
     singles = (CONTROLLER_EPOCH_PATH, CLUSTER_ID_PATH, OWN_FEATURES_PATH, PRODUCER_IDS_PATH)
     parts += yield from gather([read_node(session, path) for path in singles])
-    orders = yield from children(session, DELETE_TOPICS_PATH, watch)
-    parts.append({f"{DELETE_TOPICS_PATH}/{name}": ZNode(None, 0) for name in orders})
     brokers = yield from children(session, BROKER_IDS_PATH)
     parts += yield from gather([read_node(session, f"{BROKER_IDS_PATH}/{name}") for name in brokers])
     parts += yield from gather([read_all_configs(session, path) for path in CONFIGURED])
-    names = yield from children(session, TOPICS_PATH, watch)
-    parts.append((yield from _read_topics(session, names, watch)))
     return _joined(parts)
 
 
@@ -140,9 +146,9 @@ def read_node(session: Session, path: str, watch: Watch | None = None) -> Task[N
     return {} if found is None else {path: ZNode(found.data, found.stat.version, found.stat.czxid)}
 
 
-def _watched(session: Session, path: str, watch: Watch) -> Task[NodesByPath]:
+def read_node_or_watch(session: Session, path: str, watch: Watch | None) -> Task[NodesByPath]:
     """One node that may not exist: the watch is set in any case."""
-    if (yield from exists(session, path, watch)) is None:
+    if watch is not None and (yield from exists(session, path, watch)) is None:
         return {}
     return (yield from read_node(session, path))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def served_image(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
-    """The served image of a start: no partition has a leader yet, and invalid configs are left out."""
-    topics = {name: served_topic(topic, None, config, unreadable) for name, topic in found.topics.items()}
+    """The served image of a start: only other live brokers lead partitions yet, and invalid configs are left out."""
+    brokers = found.brokers
+    topics = {name: served_topic(topic, None, config, unreadable, brokers) for name, topic in found.topics.items()}
     configs = {
         key: accepted_group_configs(config, key[1], configs, unreadable) if key[0] == GROUP_RESOURCE else configs
         for key, configs in found.configs.items()
@@ -28,24 +29,34 @@ def served_image(found: Image, config: BrokerConfig, unreadable: UnreadableNodes
     return found._replace(topics=topics, configs=configs)
 
 
-def served_topic(topic: Topic, before: Topic | None, config: BrokerConfig, unreadable: UnreadableNodes) -> Topic:
-    """The served form of a topic. Partitions keep their leader only if this broker already leads them in `before`."""
+def served_topic(
+    topic: Topic,
+    before: Topic | None,
+    config: BrokerConfig,
+    unreadable: UnreadableNodes,
+    alive: Container[int] = (),
+) -> Topic:
+    """The served form of a topic. Partitions keep a leader that is another live broker, or this one in `before`."""
     known: Sequence[PartitionState] = ()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions
     states = [
-        _served_state(state, known[index] if index < len(known) else None, config.node_id)
+        _served_state(state, known[index] if index < len(known) else None, config.node_id, alive)
         for index, state in enumerate(topic.partitions)
     ]
     configs = accepted_topic_configs(topic.name, topic.configs, unreadable)
     return topic._replace(partitions=tuple(states), configs=configs)
 
 
-def _served_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
+def _served_state(
+    state: PartitionState, known: PartitionState | None, node_id: int, alive: Container[int]
+) -> PartitionState:
     if known is not None and state.leader == known.leader == node_id:
         return state
     if known is not None and state.leader_epoch < known.leader_epoch:  # the node was lost; epochs must not fall
         state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
+    elif state.leader != node_id and state.leader in alive:
+        return state
     return state._replace(leader=-1)
 
 

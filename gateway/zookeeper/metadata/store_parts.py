@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.reading import Watches
@@ -32,6 +32,9 @@ class ImageStore(Protocol):
     def apply_external(self, records: Sequence[MetadataRecord]) -> None:
         """Apply changes that other programs have written to ZooKeeper."""
 
+    def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
+        """Publish the live brokers."""
+
     def delete_topic(self, name: str) -> Change:
         """Delete a topic. Raises KafkaError."""
 
@@ -49,3 +52,5 @@ class StoreParts(NamedTuple):
     random: Random
     clock: Clock
     store: ImageStore
+    is_alone: bool
+    """Whether this broker refuses every other one. Otherwise others write to ZooKeeper too, and one is elected."""

@@ -40,7 +40,10 @@ TOPIC_CONFIGS = f"{CONFIG_PATH}/{TOPICS}/"
 class TopicWatcher:
     """Reads topics. `records`: differences that are not published yet."""
 
-    def __init__(self, parts: StoreParts, configs: ConfigWatcher, leader_epochs: LeaderEpochs) -> None:
+    def __init__(
+        self, parts: StoreParts, configs: ConfigWatcher, leader_epochs: LeaderEpochs, *, others_wrote: bool
+    ) -> None:
+        """`others_wrote`: another controller may have deleted any topic of the image."""
         self.records: list[MetadataRecord] = []
         self._session = parts.session
         self._watches = parts.watches
@@ -50,6 +53,7 @@ class TopicWatcher:
         self._store = parts.store
         self._configs = configs
         self._leader_epochs = leader_epochs
+        self._others_wrote = others_wrote
         self._watched = set[str]()  # topics whose assignment has a watch
         self._with_states = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._refreshed: list[str] = []  # topics that were read since the last publication
@@ -162,7 +166,9 @@ class TopicWatcher:
     def _apply_topic(self, name: str, part: ClusterTree) -> None:
         before = self._store.written_image.topics.get(name)
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-        topic = served_topic(part.image.topics[name], before, self._config, self._nodes.unreadable)
+        topic = served_topic(
+            part.image.topics[name], before, self._config, self._nodes.unreadable, self._store.written_image.brokers
+        )
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
             self._log_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip
@@ -195,7 +201,7 @@ class TopicWatcher:
 
     def _was_deleted(self, topic: Topic) -> Task[bool]:
         """Whether a deletion that was given up has taken effect: its note stays until the image has lost the topic."""
-        if topic.topic_id not in self._deletions:
+        if topic.topic_id not in self._deletions and not self._others_wrote:
             return False
         return (yield from exists(self._session, DeletedTopic.path(topic.topic_id))) is not None
 
