@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
-from headgate.gateway.zookeeper.metadata.tool_orders import ToolOrders
+from headgate.gateway.zookeeper.controller.tool_orders import ToolOrders
 from headgate.gateway.zookeeper.session import Create, KeeperError
 from headgate.gateway.zookeeper.tests.model import parent
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
+from headgate.gateway.zookeeper.controller.tool_orders import ORDERS, ToolOrders
+from headgate.gateway.zookeeper.controller.topic_watcher import TopicWatcher
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
-from headgate.gateway.zookeeper.metadata.leader_epochs import LeaderEpochs
 from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
-from headgate.gateway.zookeeper.metadata.tool_orders import ORDERS, ToolOrders
-from headgate.gateway.zookeeper.metadata.topic_watcher import TopicWatcher
 from headgate.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

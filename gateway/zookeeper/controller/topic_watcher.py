@@ -16,6 +16,7 @@ from operator import itemgetter
 from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_PATH, TOPICS, ConfigEntity
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -24,7 +25,6 @@ from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, copi
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
 from headgate.gateway.zookeeper.metadata.differences import topic_records
-from headgate.gateway.zookeeper.metadata.leader_epochs import LeaderEpochs
 from headgate.gateway.zookeeper.metadata.reading import NodesByPath, read_topic
 from headgate.gateway.zookeeper.metadata.served_image import served_topic
 from headgate.gateway.zookeeper.metadata.store_parts import StoreParts

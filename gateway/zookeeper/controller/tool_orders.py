@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.zookeeper.controller import orders
+from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
+from headgate.gateway.zookeeper.controller.orders import OrderDecision
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -16,9 +19,6 @@ from headgate.gateway.zookeeper.layout.admin import (
     PreferredReplicaElection,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.metadata import orders
-from headgate.gateway.zookeeper.metadata.leader_epochs import LeaderEpochs
-from headgate.gateway.zookeeper.metadata.orders import OrderDecision
 from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
 from headgate.gateway.zookeeper.requests import children, exists, get, remove
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import partition_records
+from headgate.gateway.zookeeper.controller import orders
 from headgate.gateway.zookeeper.layout.admin import PartitionReassignments, PreferredReplicaElection
-from headgate.gateway.zookeeper.metadata import orders
 
 T = Topic("t", b"t" * 16, (PartitionState(0, 3, (0, 5), (0,), 4), PartitionState(-1, 3, (5,), (5,), 4)), {})
 IMAGE = Image.empty()._replace(topics={"t": T}, topic_names={T.topic_id: "t"})

@@ -1,0 +1,1 @@
+"""What a broker does in ZooKeeper only while it is the controller: the election, topics, leader epochs, orders."""
