@@ -8,7 +8,7 @@ from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
 from headgate.gateway.zookeeper.controller.tool_orders import ORDERS, ToolOrders
 from headgate.gateway.zookeeper.controller.topic_watcher import TopicWatcher
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord
 

@@ -19,7 +19,7 @@ from headgate.gateway.zookeeper.layout.admin import (
     PreferredReplicaElection,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.gateway.zookeeper.requests import children, exists, get, remove
 from headgate.protocol.errors import ErrorCode, KafkaError
 

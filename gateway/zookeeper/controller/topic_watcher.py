@@ -25,9 +25,8 @@ from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, copi
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
 from headgate.gateway.zookeeper.metadata.differences import topic_records
-from headgate.gateway.zookeeper.metadata.reading import NodesByPath, read_topic
+from headgate.gateway.zookeeper.metadata.reading import NodesByPath, StoreParts, read_topic
 from headgate.gateway.zookeeper.metadata.served_image import served_topic
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
 from headgate.gateway.zookeeper.requests import children, delete, exists, get, multi
 from headgate.gateway.zookeeper.session import Refused
 from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord

@@ -19,8 +19,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
-from headgate.gateway.zookeeper.metadata.reading import ensure_paths
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths
 from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -25,9 +25,8 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs
-from headgate.gateway.zookeeper.metadata.reading import NodesByPath, read_node, read_node_or_watch
+from headgate.gateway.zookeeper.metadata.reading import NodesByPath, StoreParts, read_node, read_node_or_watch
 from headgate.gateway.zookeeper.metadata.served_image import accepted_group_configs, accepted_topic_configs
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
 from headgate.gateway.zookeeper.requests import children, get, remove
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,

@@ -10,8 +10,7 @@ from headgate.gateway.metadata.image import Node
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
 from headgate.gateway.zookeeper.layout.tree import read_cluster
-from headgate.gateway.zookeeper.metadata.reading import read_node
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.metadata.reading import StoreParts, read_node
 from headgate.gateway.zookeeper.requests import children
 
 if TYPE_CHECKING:

@@ -36,9 +36,8 @@ from headgate.gateway.zookeeper.metadata.differences import touched
 from headgate.gateway.zookeeper.metadata.live_brokers import own_node
 from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.plans import needs_controller
-from headgate.gateway.zookeeper.metadata.reading import Watches
+from headgate.gateway.zookeeper.metadata.reading import StoreParts, Watches
 from headgate.gateway.zookeeper.metadata.served_image import served_image
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
 from headgate.gateway.zookeeper.requests import Lost
 from headgate.gateway.zookeeper.session import Session
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes

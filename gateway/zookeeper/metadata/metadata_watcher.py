@@ -23,8 +23,7 @@ from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.metadata.config_watcher import SINGLES, ConfigWatcher, config_paths, entities
 from headgate.gateway.zookeeper.metadata.differences import Touched
 from headgate.gateway.zookeeper.metadata.live_brokers import LiveBrokers
-from headgate.gateway.zookeeper.metadata.reading import CONFIGURED
-from headgate.gateway.zookeeper.metadata.store_parts import StoreParts
+from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, StoreParts
 
 PUBLISHED_AT_ONCE: Final = 64
 """About the largest number of partitions, or other entities, in one published change."""

@@ -6,11 +6,14 @@ reads the path again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
@@ -30,8 +33,14 @@ from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PA
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TOPICS_PATH, LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.requests import children, ensure, exists, get, get_many
 from headgate.gateway.zookeeper.session import NodeData, Session, Watch
+from headgate.protocol.internal.metadata import MetadataRecord
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.metadata.store import Change
 
 NodesByPath = dict[str, ZNode]
 
@@ -156,3 +165,41 @@ def read_node_or_watch(session: Session, path: str, watch: Watch | None) -> Task
 def _joined(parts: list[NodesByPath]) -> NodesByPath:
     items: Iterator[tuple[str, ZNode]] = chain.from_iterable(map(dict.items, parts))
     return dict(items)
+
+
+class ImageStore(Protocol):
+    """The image and its changes, as the parts of the store see them."""
+
+    @property
+    def written_image(self) -> Image:
+        """The image of everything that is known to be in ZooKeeper."""
+
+    @property
+    def planned(self) -> Image:
+        """The image after all pending changes."""
+
+    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
+        """Apply changes that other programs have written to ZooKeeper."""
+
+    def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
+        """Publish the live brokers."""
+
+    def delete_topic(self, name: str) -> Change:
+        """Delete a topic. Raises KafkaError."""
+
+    def submit(self, records: Sequence[MetadataRecord]) -> Change:
+        """Submit a change. Raises KafkaError."""
+
+
+class StoreParts(NamedTuple):
+    """The parts; each part of the store has all of them."""
+
+    session: Session
+    watches: Watches
+    nodes: ClusterNodes
+    config: BrokerConfig
+    random: Random
+    clock: Clock
+    store: ImageStore
+    is_alone: bool
+    """Whether this broker refuses every other one. Otherwise others write to ZooKeeper too, and one is elected."""

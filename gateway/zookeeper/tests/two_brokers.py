@@ -1,0 +1,67 @@
+"""Two brokers beside each other over one model of ZooKeeper. Broker 0 is the first controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.gateway.metadata.store import Change
+from headgate.gateway.zookeeper.membership import source
+from headgate.gateway.zookeeper.metadata.differences import topic_records
+from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore
+from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
+from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
+from headgate.protocol.internal.metadata import ConfigRecord
+
+
+class TwoBrokers:
+    """The brokers, each with its own clock."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(source, "SERVES_ALONE", False)
+        self.keeper = ZooKeeperModel()
+        self.brokers = [WholeBroker(directory / str(number), self.keeper, node_id=str(number)) for number in range(2)]
+        self.settle()
+
+    @property
+    def stores(self) -> list[ZooKeeperMetadataStore]:
+        found = []
+        for broker in self.brokers:
+            assert isinstance(broker.services.metadata, ZooKeeperMetadataStore)
+            found.append(broker.services.metadata)
+        return found
+
+    def settle(self) -> None:
+        """Let everything happen at all brokers."""
+        for _ in range(2):
+            for broker in self.brokers:
+                broker.settle(1_000)
+
+    def change(self, begin: Callable[[], Change]) -> Change:
+        change = begin()
+        self.settle()
+        assert change.is_settled
+        return change
+
+    def pass_topics_on(self) -> None:
+        """Broker 1 gets the topics of broker 0, as the controller sends them."""
+        controller, other = self.stores
+        for name in other.image.topics.keys() - controller.image.topics:
+            other.apply_external(topic_records(other.image.topics[name], None))
+        for topic in controller.image.topics.values():
+            records = topic_records(other.image.topics.get(topic.name), topic._replace(configs={}))
+            other.apply_external([record for record in records if not isinstance(record, ConfigRecord)])
+        self.settle()
+
+    def kill_first(self) -> None:
+        """Kill the first broker; ZooKeeper ends its session."""
+        session = self.keeper.sessions.pop(0)
+        self.brokers.pop(0).log_manager.abandon()
+        self.keeper.expire(session.session_id)
+        self.settle()
+
+    def stop(self) -> None:
+        while self.brokers:
+            self.kill_first()
