@@ -51,7 +51,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "gateway/replication/leader_epoch_bumps.py LeaderEpochBumps._is_waiting": "says if a timer is set",
     "gateway/runtime/scheduler.py __init__": _TIMER,
     "gateway/zookeeper/membership/pump.py __init__": _TIMER,
-    "gateway/zookeeper/metadata/metadata_store.py ZooKeeperMetadataStore._is_waiting": "says if a timer is set",
+    "gateway/zookeeper/store/metadata_store.py ZooKeeperMetadataStore._is_waiting": "says if a timer is set",
 }
 """Path of a module, and the name of a class, a flag or the function of a parameter -> the reason."""
 

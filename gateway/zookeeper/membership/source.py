@@ -25,10 +25,10 @@ from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
-from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.metadata.reading import Watches, read_broker_nodes, read_node, read_tree
 from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
+from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore, first_image
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.errors import StorageError

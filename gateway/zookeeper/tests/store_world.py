@@ -16,11 +16,11 @@ from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
-from headgate.gateway.zookeeper.metadata.metadata_store import LIST_EVERY_MS, ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, read_tree
 from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
+from headgate.gateway.zookeeper.store.metadata_store import LIST_EVERY_MS, ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 

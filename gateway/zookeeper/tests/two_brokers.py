@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.zookeeper.membership import source
 from headgate.gateway.zookeeper.metadata.differences import topic_records
-from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore
+from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.internal.metadata import ConfigRecord

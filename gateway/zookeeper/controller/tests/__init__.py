@@ -1,1 +1,1 @@
-"""Tests of the metadata in ZooKeeper."""
+"""Tests of the controller in ZooKeeper."""

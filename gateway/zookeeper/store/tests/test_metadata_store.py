@@ -8,8 +8,8 @@ import pytest
 
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
-from headgate.gateway.zookeeper.metadata.metadata_store import CHANGE_WITHIN_MS
 from headgate.gateway.zookeeper.session import Create
+from headgate.gateway.zookeeper.store.metadata_store import CHANGE_WITHIN_MS
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.errors import ErrorCode, KafkaError

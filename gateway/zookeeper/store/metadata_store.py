@@ -30,16 +30,16 @@ from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
-from headgate.gateway.zookeeper.metadata.change_writer import ChangeWriter, NotController, SubmittedChange
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import touched
 from headgate.gateway.zookeeper.metadata.live_brokers import own_node
-from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.plans import needs_controller
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, Watches
 from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.requests import Lost
 from headgate.gateway.zookeeper.session import Session
+from headgate.gateway.zookeeper.store.change_writer import ChangeWriter, NotController, SubmittedChange
+from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord

@@ -18,10 +18,10 @@ from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
-from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths
 from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused
+from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import ProducerIdsRecord, TopicRecord
 
