@@ -172,3 +172,23 @@ def test_an_own_controller_that_cannot_be_read(sessions: TwoSessions) -> None:
     sessions.session = connected(sessions.keeper)
     put(sessions.keeper, sessions.other, "/controller", b"x")
     assert "/controller" in sessions.refusal()
+
+
+def test_a_member_of_a_cluster_leaves_the_others_alone(sessions: TwoSessions) -> None:
+    """The nodes of its own earlier process are replaced; the controller is another broker."""
+    third = connected(sessions.keeper)
+    put(sessions.keeper, sessions.other, OWN, OWNER._replace(process=17).encode())
+    put_broker(sessions.keeper, sessions.other, 0)
+    put_broker(sessions.keeper, third, 5)
+    put_controller(sessions.keeper, third, 5)
+    finish(sessions.keeper, join(sessions.session, replace(MEMBER, is_alone=False)))
+    nodes = sessions.keeper.tree.nodes
+    assert nodes[OWN].owner == sessions.session.session_id
+    assert nodes["/controller"].owner == nodes["/brokers/ids/5"].owner == third.session_id
+    assert "/brokers/ids/0" not in nodes
+
+
+def test_an_id_in_use_is_refused_in_a_cluster_too(sessions: TwoSessions) -> None:
+    put_broker(sessions.keeper, sessions.other, 0)
+    with pytest.raises(ZooKeeperRefusal, match=r"node\.id=0 is in use"):
+        finish(sessions.keeper, join(sessions.session, replace(MEMBER, is_alone=False)))

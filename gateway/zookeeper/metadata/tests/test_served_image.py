@@ -43,3 +43,9 @@ def test_an_epoch_of_a_lost_state_goes_on() -> None:
     lost = PartitionState(-1, -1, (0,), (), -1)
     [state] = served_topic(topic(lost), topic(LED), CONFIG, UnreadableNodes()).partitions
     assert (state.leader, state.leader_epoch, state.isr) == (-1, 3, (0,))
+
+
+def test_another_live_broker_keeps_its_lead() -> None:
+    found = topic(LED._replace(leader=7), LED._replace(leader=8))
+    states = served_topic(found, None, CONFIG, UnreadableNodes(), {0, 7}).partitions
+    assert [state.leader for state in states] == [7, -1]
