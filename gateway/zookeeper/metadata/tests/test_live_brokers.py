@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,23 @@ import pytest
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 
 
-def test_brokers_know_each_other_with_their_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two = TwoBrokers(tmp_path, monkeypatch)
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBrokers]:
+    brokers = TwoBrokers(tmp_path, monkeypatch)
+    yield brokers
+    brokers.stop()
+
+
+def test_brokers_know_each_other_with_their_epochs(two: TwoBrokers) -> None:
     epochs = {number: two.keeper.tree.nodes[f"/brokers/ids/{number}"].czxid for number in range(2)}
     for store in two.stores:
         assert store.image.brokers.keys() == {0, 1}
         assert store.broker_epochs == epochs
-    assert two.stores[0].image.brokers[1].endpoints
     two.kill_first()
     assert two.stores[0].image.brokers.keys() == {1}
     assert two.stores[0].broker_epochs == {1: epochs[1]}
-    two.stop()
+
+
+def test_a_broker_knows_the_addresses_of_the_other_one(two: TwoBrokers) -> None:
+    assert two.stores[0].image.brokers[1].endpoints
+    assert not two.stores[0].image.brokers[0].endpoints  # its own are in its settings

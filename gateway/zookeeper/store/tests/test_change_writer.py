@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,14 @@ from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.protocol.errors import ErrorCode
 
 
-def test_no_fragment_of_a_lost_cluster_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two = TwoBrokers(tmp_path, monkeypatch)
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBrokers]:
+    brokers = TwoBrokers(tmp_path, monkeypatch)
+    yield brokers
+    brokers.stop()
+
+
+def test_no_fragment_of_a_lost_cluster_is_written(two: TwoBrokers) -> None:
     assert two.brokers[0].delete("/cluster/id")
     change = two.stores[1].change_group_configs("g", {"consumer.session.timeout.ms": "50000"})
     two.settle()
@@ -19,4 +26,3 @@ def test_no_fragment_of_a_lost_cluster_is_written(tmp_path: Path, monkeypatch: p
     assert change.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "has lost this cluster" in change.error.message
     assert "/config/groups/g" not in two.keeper.tree.nodes
-    two.stop()
