@@ -123,8 +123,8 @@ class MetadataWatcher:
                 self._publish()  # `_nodes` has the nodes that were read before an error
         if any(path in SINGLES for path in paths):
             yield from attempt(PRODUCER_IDS_PATH, self.configs.refresh_singles())
-        for path in ORDERS if term is not None else ():
-            if path in paths:
+        if term is not None:
+            for path in [path for path in paths if path in ORDERS]:
                 yield from attempt(path, term.orders.carry_out(path))
 
     def _refresh_brokers(self) -> Task[None]:
