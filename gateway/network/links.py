@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from headgate.gateway.runtime.backoff import Backoff
+from headgate.gateway.runtime.broker_links import LinkLost
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
 from headgate.gateway.runtime.tasks import Ask
@@ -38,10 +39,6 @@ RECONNECT_BACKOFF_MS: Final = 50.0
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000.0
 SLICE_BYTES: Final = 1 << 20
 SOFTWARE_NAME: Final = "headgate"
-
-
-class LinkLost(Exception):
-    """The connection to a broker ended, or could not be made, before the answer came. The text has the reason."""
 
 
 class Transport(Protocol):

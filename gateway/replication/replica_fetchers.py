@@ -30,9 +30,9 @@ from headgate.gateway.replication.fetcher import (
     Truncate,
     progress,
 )
-from headgate.gateway.runtime.tasks import PAUSE, Ask, Changes, Outcome, Task, Tasks, WaitList, value_of
+from headgate.gateway.runtime.broker_links import BrokerLink, BrokerLinks
+from headgate.gateway.runtime.tasks import PAUSE, Changes, Outcome, Task, Tasks, WaitList, value_of
 from headgate.protocol.client.fetch_session import FetchKey
-from headgate.protocol.schema import Message
 
 logger = logging.getLogger("headgate.replication")
 
@@ -43,21 +43,6 @@ class Leader(NamedTuple):
     node_id: int
     host: str
     port: int
-
-
-class Link(Protocol):
-    """A connection to a broker, which connects at need."""
-
-    def ask(self, request: Message, version: int | None = None) -> Ask:
-        """The answer to a request. Raises an exception if it is lost."""
-
-    def close(self) -> None: ...
-
-
-class Links(Protocol):
-    """Opens links."""
-
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> Link: ...
 
 
 class FollowerReplica(FollowerLog, Protocol):
@@ -85,7 +70,7 @@ class FollowerReplica(FollowerLog, Protocol):
 class ReplicaFetchers:
     """The followed partitions of this broker, by leader."""
 
-    def __init__(self, node_id: int, settings: FetchSettings, tasks: Tasks, links: Links) -> None:
+    def __init__(self, node_id: int, settings: FetchSettings, tasks: Tasks, links: BrokerLinks) -> None:
         self._node_id = node_id
         self._settings = settings
         self._tasks = tasks
@@ -214,7 +199,7 @@ class _LeaderTask:
         self,
         leader: Leader,
         machine: ReplicaFetcher,
-        link: Link,
+        link: BrokerLink,
         tasks: Tasks,
         changed: WaitList,
         perform: Callable[[FollowerWork | None], None],

@@ -15,13 +15,14 @@ import trio.testing
 from headgate.gateway.network import sockets
 from headgate.gateway.network.epoll import READING
 from headgate.gateway.network.link_socket import CONNECT_TIMEOUT_MS, LinkSocket
-from headgate.gateway.network.links import SLICE_BYTES, Link, LinkLost, Links
+from headgate.gateway.network.links import SLICE_BYTES, Link, Links
 from headgate.gateway.network.socket_driver import SocketDriver
 from headgate.gateway.network.tests.conformance import SimulatedClient, SimulatedEngine
 from headgate.gateway.network.tests.conformance import run as run_served
 from headgate.gateway.network.tests.link_conformance import TABLE, Peer, SimulatedSocket, run
 from headgate.gateway.network.tests.test_connection import framed
 from headgate.gateway.network.tests.test_links import fetched, records_of
+from headgate.gateway.runtime.broker_links import LinkLost
 from headgate.gateway.runtime.tasks import Task, Tasks
 from headgate.protocol.client.tests.scripted_peer import respond
 from headgate.protocol.messages.fetch import FetchRequest

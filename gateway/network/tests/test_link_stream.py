@@ -9,8 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from headgate.gateway.network.links import Link, LinkLost
+from headgate.gateway.network.links import Link
 from headgate.gateway.network.tests.link_conformance import SimulatedStream, run
+from headgate.gateway.runtime.broker_links import LinkLost
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
 from headgate.protocol.messages.metadata import MetadataRequest

@@ -15,7 +15,6 @@ from headgate.gateway.network.links import (
     RECONNECT_BACKOFF_MAX_MS,
     RECONNECT_BACKOFF_MS,
     REQUEST_TIMEOUT_MS,
-    LinkLost,
 )
 from headgate.gateway.network.tests.link_conformance import (
     MAX_RESPONSE_BYTES,
@@ -28,6 +27,7 @@ from headgate.gateway.network.tests.link_conformance import (
     run,
     simulated,
 )
+from headgate.gateway.runtime.broker_links import LinkLost
 from headgate.protocol.client.tests.scripted_peer import respond
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -82,6 +82,9 @@ class FakeLink:
     def _begin(self, request: Message, resume: Callable[[Any], None]) -> None:
         self.asked.append((request, resume))
 
+    def versions(self) -> Ask:
+        raise NotImplementedError("a fetch names its version")
+
     def close(self) -> None:
         self.is_closed = True
 
