@@ -407,9 +407,9 @@ class Cluster:
         for topic in request.topics:
             for row in topic.partitions:
                 members[FetchKey(topic.topic, topic.topic_id, row.partition)] = row
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                del members[FetchKey(topic.topic, topic.topic_id, index)]
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                del members[FetchKey(forgotten.topic, forgotten.topic_id, index)]
         if session_id:
             leader.sessions[session_id] = request.session_epoch + 1, members
         rows = [self._fetch(leader, follower, key, row, request.max_bytes) for key, row in members.items()]
