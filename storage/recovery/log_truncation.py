@@ -66,7 +66,7 @@ class LogTruncation(FilesUpdate):
         try:
             assert self.write_recovery_points is not None
             self.write_recovery_points()
-            if self.segment is None:  # a snapshot would have transactions that nothing ends any more
+            if self.segment is None:  # a snapshot would have transactions that nothing ends
                 snapshots.remove_behind(self._files, self._directory, self._snapshots(), -1)
         except OSError as error:
             self.error = without_frames(error)
