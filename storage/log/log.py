@@ -7,8 +7,8 @@ Synchronous and single-writer; knows nothing of connections or replication. The 
     epochs      the leader epochs
     lock        the operations under way, and the operations that they exclude
 
-A log is changed by the modules of this folder alone, each of which takes the log: `appending`, `rolling`, `flushing`,
-`truncation`, `segment_deletion`, `closing`. Appended bytes are in the page cache when `appending.append` returns, as in
+A log is changed by the modules of this folder alone, each of which takes the log: `appending`, `following`, `rolling`,
+`flushing`, `segment_deletion`, `closing`. Appended bytes are in the page cache when `appending.append` returns, as in
 Apache Kafka; a flush makes them durable and moves `recovery_point`, below which nothing may be missing after a crash.
 """
 
@@ -306,6 +306,13 @@ class Log:
         self.has_transactions = False
         self.epochs.forget_behind(0)
         self.is_ahead = True
+
+    def emptied(self, offset: int) -> None:
+        """Note that the only segment is empty, and that the next record gets `offset`."""
+        self.start_offset = self.end_offset = self.recovery_point = offset
+        self.names_unsynced, self.has_transactions = True, False
+        self.epochs.truncate_to(0)
+        self.reload_producers()
 
     def renew(self, segment: Segment) -> None:
         """Replace a segment by one with rebuilt indexes, all in memory."""

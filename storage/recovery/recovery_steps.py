@@ -14,10 +14,10 @@ from headgate.storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog, NotALog
 from headgate.storage.files import NO_ROOM
-from headgate.storage.log import flushing, rolling, snapshots, truncation
+from headgate.storage.log import flushing, rolling, snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.recovery import interrupted_replacements, leader_epochs
+from headgate.storage.recovery import interrupted_replacements, leader_epochs, recovery_truncation
 from headgate.storage.recovery.indexes import check_indexes, check_transactions, rebuild
 from headgate.storage.recovery.quarantine import quarantine_replaced
 from headgate.storage.recovery.recovery_input import RecoveryInput, bases_of, corrupt, of_log, repair_advice, sizes_of
@@ -72,7 +72,7 @@ def open_log_steps(
     if recovery.start_offset > log.end_offset:
         _check_start(recovery, log.end_offset)
         # The start offset checkpoint already has this value.
-        truncation.restart_at(log, recovery.start_offset, now_ms, _write_no_checkpoint)
+        recovery_truncation.restart_at(log, recovery.start_offset, now_ms, _write_no_checkpoint)
         epochs, producers = [], None
     log.start_at(recovery.start_offset, recovery.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):

@@ -20,10 +20,10 @@ from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.steps import Steps
 from headgate.storage.errors import UnsupportedLog
 from headgate.storage.files import NO_ROOM
-from headgate.storage.log import snapshots, truncation
+from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.recovery import leader_epochs
+from headgate.storage.recovery import leader_epochs, recovery_truncation
 from headgate.storage.recovery.index_check import is_untouched
 from headgate.storage.recovery.indexes import check_indexes, seal, transactions_at
 from headgate.storage.recovery.quarantine import TORN_SUFFIX, quarantine_cut
@@ -197,4 +197,4 @@ def _cut(
         if error.errno not in NO_ROOM or not is_expendable:
             raise  # the log stays offline and complete until there is disk space
         logger.warning("%s: no disk space to keep the beginning of an unacknowledged batch", recovery)
-    truncation.drop_behind(log, segment, torn.at)
+    recovery_truncation.drop_behind(log, segment, torn.at)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headgate.protocol.steps import finish
-from headgate.storage.log import flushing, truncation
+from headgate.storage.log import flushing
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import log_truncation
+from headgate.storage.recovery import log_truncation, recovery_truncation
 from headgate.storage.recovery.log_truncation import BeginRecoveryPoints, LogTruncation
 
 
@@ -21,12 +21,12 @@ def truncate_to(log: Log, offset: int, write_recovery_points: Callable[[], None]
     if offset < log.start_offset:
         raise ValueError(f"{log!r} cannot be truncated to {offset}, before its start")
     if offset == log.start_offset:  # may be in the middle of a batch, where no bytes end
-        truncation.restart_at(log, offset, log.segments.active.created_ms, write_recovery_points)
+        recovery_truncation.restart_at(log, offset, log.segments.active.created_ms, write_recovery_points)
         return
     flushing.limit_durable_end(log, offset)
     write_recovery_points()  # the file may promise more than the log: a failed write lowers the recovery point too
     segment = log.segments.owner(offset)
-    truncation.drop_behind(log, segment, segment.locate(offset))
+    recovery_truncation.drop_behind(log, segment, segment.locate(offset))
     log.end_offset = offset
     log.epochs.truncate_to(offset)
     log.reload_producers()

@@ -1,4 +1,4 @@
-"""Truncation: removes everything from an offset on, also after a crash.
+"""Truncation of a log during recovery: removes everything from an offset on, and waits for the disk.
 
 The bytes go first, then all facts about them: the end of the log, leader epochs, the producers' state.
 """
@@ -27,10 +27,7 @@ def restart_at(log: Log, offset: int, now_ms: int, write_recovery_points: Callab
         log.pool.files.sync_directory(log.directory)
         segments.delete_first(log.config.file_delete_delay_ms)
         log.pool.files.sync_directory(log.directory)
-    log.start_offset = log.end_offset = log.recovery_point = offset
-    log.names_unsynced, log.has_transactions = True, False
-    log.epochs.truncate_to(0)
-    log.reload_producers()
+    log.emptied(offset)
 
 
 def drop_behind(log: Log, segment: Segment, position: int) -> None:

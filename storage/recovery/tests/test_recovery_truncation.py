@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from headgate.storage.disk import checkpoint
-from headgate.storage.log import flushing, rolling, truncation
+from headgate.storage.log import flushing, rolling
+from headgate.storage.recovery import recovery_truncation
 from headgate.storage.tests.builders import (
     DIRECTORY,
     NOW_MS,
@@ -34,7 +35,7 @@ def test_a_flush_promises_nothing_of_what_was_cut_meanwhile(again: bool) -> None
     append(log, *(batch() for _ in range(50)))
     flush = flushing.begin(log)
     if again:
-        truncation.restart_at(log, 20, NOW_MS, no_checkpoint)
+        recovery_truncation.restart_at(log, 20, NOW_MS, no_checkpoint)
     else:
         truncate_to(log, 20, no_checkpoint)
     append(log, *(batch() for _ in range(50)))
@@ -52,7 +53,7 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
     store.checkpoint({KEY: 10})
     points = f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}"
     assert checkpoint.read_offsets(files, points) == {KEY: 10}
-    truncation.restart_at(log, 4, NOW_MS, store.write_recovery_points)
+    recovery_truncation.restart_at(log, 4, NOW_MS, store.write_recovery_points)
     assert log.recovery_point == 4
     assert checkpoint.read_offsets(files, points) == {KEY: 0}
 
@@ -64,7 +65,7 @@ def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
     append_own(log, transactional(0))
     rolling.seal(log)
     append_own(log, marker(False))
-    truncation.restart_at(log, 5, NOW_MS, no_checkpoint)
+    recovery_truncation.restart_at(log, 5, NOW_MS, no_checkpoint)
     append(log, batch())
     assert log.stable_offset == log.end_offset == 6
     assert open_store(files.crash(Random(1), power=False)).logs[KEY].stable_offset == 6
