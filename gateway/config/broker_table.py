@@ -227,6 +227,7 @@ PENDING: dict[str, str] = {
     "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
     "replica.": _ALONE,
     "replica.high.watermark.checkpoint.interval.ms": "",
+    "replica.lag.time.max.ms": "",
     "num.replica.fetchers": _ALONE,
     "auto.leader.rebalance.enable": _ALONE,
     "leader.imbalance.": _ALONE,
