@@ -18,11 +18,12 @@ class BrokerConfig(broker_table.Settings):
     """Kafka's broker settings: `config.num_partitions`, or `config["num.partitions"]`.
 
     `load` makes a configuration; afterwards only `change` changes it, to the dynamic settings. So code reads a value
-    when it is needed, and keeps no copy. Other attributes: `log_directories`, and `answers` with the outcome of every
-    given line.
+    when it is needed, and keeps no copy. Other attributes: `log_directories`, `inter_broker_listener`, the
+    name of the listener between brokers, and `answers` with the outcome of every given line.
     """
 
     log_directories: tuple[str, ...]
+    inter_broker_listener: str
     answers: tuple[SettingOutcome, ...]
 
     def __init__(
@@ -31,6 +32,9 @@ class BrokerConfig(broker_table.Settings):
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.answers = answers
         self.log_directories = values["log.dirs"]
+        self.inter_broker_listener = listeners.inter_broker_listener(
+            values["inter.broker.listener.name"], values["security.inter.broker.protocol"], values["listeners"]
+        )
         self._given = given
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._unfit: dict[tuple[str, str], str] = {}
@@ -223,6 +227,18 @@ def _check_listeners(loaded: Loaded) -> None:
     _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
     if loaded.values["zookeeper.connect"] is not None:
         _attempt(loaded, "listeners", lambda: listeners.check_registered(opened, advertised))
+    _check_inter_broker(loaded, opened, advertised)
+
+
+def _check_inter_broker(loaded: Loaded, opened: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> None:
+    """Check the listener between brokers, if the file names one: without a name any set of listeners is legal."""
+    by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    given = [name for name in (by_name, by_protocol) if name in loaded.given]
+    if len(given) > 1:
+        loaded.problem(by_name, f"Only one of {by_name} and {by_protocol} should be set; remove one")
+    elif given:
+        listener = loaded.values[given[0]].strip().upper()
+        _attempt(loaded, given[0], lambda: listeners.check_inter_broker(listener, opened, advertised))
 
 
 def _check_zookeeper(loaded: Loaded) -> None:

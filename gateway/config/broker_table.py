@@ -38,6 +38,11 @@ class Settings:
      "The address of each listener that clients should connect to. Default: the address that the client connected to.")
     listener_security_protocol_map: Mapping[str, str] = row(STRING,
      "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "", "The security protocol of each listener name.")
+    inter_broker_listener_name: str | None = row(STRING, None, "",
+     ("The listener by which brokers reach each other; the controller's orders are served there alone."
+      " Default: the listener with the name of security.inter.broker.protocol, or else the first one."))
+    security_inter_broker_protocol: str = row(STRING, "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL",
+     "The security protocol between brokers, if inter.broker.listener.name is not set.")
     socket_send_buffer_bytes: int = row(INT, "102400", "-1 or 1..", "SO_SNDBUF of client sockets; -1 leaves it to the system.")
     socket_receive_buffer_bytes: int = row(INT, "-1", "-1 or 1..",
      ("SO_RCVBUF of client sockets; -1 leaves it to the system, which grows it with a client's traffic."

@@ -121,6 +121,21 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
             )
 
 
+def check_inter_broker(name: str, listeners: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> None:
+    """Check the name of the listener between brokers. Raises ListenerProblem: other brokers cannot connect to it."""
+    for setting, endpoints in (("listeners", listeners), ("advertised.listeners", advertised or listeners)):
+        names = [endpoint.name for endpoint in endpoints]
+        if name not in names:
+            raise ListenerProblem(f"{name} is not among {setting}, which has {', '.join(names)}; name one of these")
+
+
+def inter_broker_listener(name: str | None, protocol: str, listeners: tuple[Listener, ...]) -> str:
+    """The listener between brokers: the named one, else the one named like the protocol, else the first."""
+    if name is not None:
+        return name.strip().upper()
+    return protocol if any(listener.name == protocol for listener in listeners) else listeners[0].name
+
+
 def check_registered(listeners: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> None:
     """Check that each listener has an address for ZooKeeper. Raises ListenerProblem."""
     named = {endpoint.name for endpoint in advertised}

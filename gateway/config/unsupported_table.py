@@ -29,7 +29,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      """voters:list= bootstrap.servers:list= election.timeout.ms:int=1000 fetch.timeout.ms:int=2000 election.backoff.max.ms:int=1000 append.linger.ms:int=25
      request.timeout.ms:int=2000 retry.backoff.ms:int=20 -auto.join.enable -fetch.snapshot.max.bytes -fetch.max.bytes"""),
     ("this is a single node: there is no traffic between brokers", "",
-     """-controller.message.queue.size:int security.inter.broker.protocol=PLAINTEXT inter.broker.listener.name -inter.broker.protocol.version=3.9-IV0 -control.plane.listener.name
+     """-controller.message.queue.size:int -inter.broker.protocol.version=3.9-IV0 -control.plane.listener.name
      controller.socket.timeout.ms:int=30000 socket.connection.setup.timeout.ms:long=10000 socket.connection.setup.timeout.max.ms:long=30000
      replica.selector.class -follower.fetch.last.tiered.offset.enable -unclean.leader.election.interval.ms:long=300000
      -controlled.shutdown.max.retries:int=3 -controlled.shutdown.retry.backoff.ms:long=5000"""),

@@ -151,6 +151,37 @@ def test_or_the_one_that_is_configured() -> None:
     assert config.advertised_address("INSIDE", "10.0.0.7", 9093) == ("inside.example", 19093)
 
 
+TWO_LISTENERS = (
+    "listeners=OUT://:9092,IN://:9093\nlistener.security.protocol.map=OUT:PLAINTEXT,IN:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text, listener",
+    [
+        ("", "PLAINTEXT"),
+        ("inter.broker.listener.name=plaintext", "PLAINTEXT"),
+        ("security.inter.broker.protocol=PLAINTEXT", "PLAINTEXT"),
+        (TWO_LISTENERS, "OUT"),
+        (f"{TWO_LISTENERS}inter.broker.listener.name=in", "IN"),
+        (TWO_LISTENERS.replace("OUT://:9092", "OUT://:9092,PLAINTEXT://:9094"), "PLAINTEXT"),
+        (f"{TWO_LISTENERS}advertised.listeners=IN://a:1\ninter.broker.listener.name=IN", "IN"),
+    ],
+)
+def test_the_listener_between_brokers(text: str, listener: str) -> None:
+    assert BrokerConfig.load(text).inter_broker_listener == listener
+
+
+def test_other_brokers_must_be_able_to_connect() -> None:
+    name, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    assert f"Only one of {name} and {protocol} should be" in problems(f"{name}=PLAINTEXT\n{protocol}=PLAINTEXT")[0]
+    assert f"{name}=LOST: LOST is not among listeners, which has OUT, IN" in problems(f"{TWO_LISTENERS}{name}=LOST")[0]
+    assert "PLAINTEXT is not among listeners" in problems(f"{TWO_LISTENERS}{protocol}=PLAINTEXT")[0]
+    found = problems(f"{TWO_LISTENERS}advertised.listeners=OUT://a:1\n{name}=IN")
+    assert "IN is not among advertised.listeners, which has OUT" in found[0]
+    assert "allowed is one of: PLAINTEXT, SSL" in problems(f"{protocol}=NONE")[0]
+
+
 def test_a_listener_may_have_a_value_of_its_own() -> None:
     name = "headgate.fetch.isolation.default"
     config = BrokerConfig.load(f"listener.name.legacy.{name}=read_committed")

@@ -10,7 +10,10 @@ from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Definition, Effect
 
 # Read by the configuration itself: listeners and directories are looked up in what it makes of them.
-READ_HERE = {"advertised.listeners", "listener.security.protocol.map", "log.dir", "log.dirs", "broker.id"}
+READ_HERE = {
+    "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name",
+    "security.inter.broker.protocol", "log.dir", "log.dirs", "broker.id",
+}  # fmt: skip
 
 
 def program_text() -> str:
