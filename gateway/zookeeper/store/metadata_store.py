@@ -25,6 +25,7 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.tasks import SingleTask, Task, WaitList
 from headgate.gateway.zookeeper.controller.election import ControllerElection
+from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
@@ -32,7 +33,6 @@ from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import touched
-from headgate.gateway.zookeeper.metadata.live_brokers import own_node
 from headgate.gateway.zookeeper.metadata.plans import needs_controller
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, Watches
 from headgate.gateway.zookeeper.metadata.served_image import served_image

@@ -14,6 +14,7 @@ from typing import Final
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.controller.controller_term import ControllerTerm
+from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
 from headgate.gateway.zookeeper.controller.tool_orders import ORDERS
 from headgate.gateway.zookeeper.controller.topic_watcher import TOPIC_CONFIGS
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
@@ -22,7 +23,6 @@ from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFI
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.metadata.config_watcher import SINGLES, ConfigWatcher, config_paths, entities
 from headgate.gateway.zookeeper.metadata.differences import Touched
-from headgate.gateway.zookeeper.metadata.live_brokers import LiveBrokers
 from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, StoreParts
 
 PUBLISHED_AT_ONCE: Final = 64
