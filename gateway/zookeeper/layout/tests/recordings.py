@@ -17,7 +17,8 @@ from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration, broker
 from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch, ProducerIdBlock
 from headgate.gateway.zookeeper.layout.configs import ConfigChange, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.consumers import ConsumerOffset, ConsumerRegistration, PartitionOwner
-from headgate.gateway.zookeeper.layout.tests.unread_nodes import Features, IsrChange, LogDirFailure
+from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import Features, LogDirFailure
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
 

@@ -9,8 +9,9 @@ from headgate.gateway.zookeeper.layout.admin import (
     PreferredReplicaElection,
     TopicDeletion,
 )
+from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
-from headgate.gateway.zookeeper.layout.tests.unread_nodes import IsrChange, LogDirFailure
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import LogDirFailure
 
 _topics = st.from_regex(r"[a-z][a-zA-Z0-9._-]{0,20}", fullmatch=True)
 _partitions = st.tuples(_topics, st.integers(0, MAX_INT32))

@@ -1,7 +1,6 @@
 """Nodes of Kafka's brokers and controllers that Headgate does not read yet; recordings of Kafka prove the layouts.
 
-Brokers with an inter.broker.protocol.version below 2.7 report changed in-sync replicas to the controller in
-`/isr_change_notification`. All brokers report failed disks in `/log_dir_event_notification`.
+All brokers report failed disks to the controller in `/log_dir_event_notification`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from headgate.gateway.zookeeper.layout.admin import decode_partitions, encode_partitions
 from headgate.gateway.zookeeper.layout.node import (
     NO_FIELDS,
     InvalidNode,
@@ -21,32 +19,11 @@ from headgate.gateway.zookeeper.layout.node import (
 )
 
 FEATURES_PATH: Final = "/feature"
-ISR_CHANGES_PATH: Final = "/isr_change_notification"
-ISR_CHANGE_PREFIX: Final = "isr_change_"
 LOG_DIR_EVENTS_PATH: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 _LOG_DIR_FAILURE: Final = 1
 _MAX_LEVEL: Final = 2**15 - 1
 _SEQUENCE: Final = re.compile(r"-?[0-9]{10}", re.ASCII)
-
-
-class IsrChange(NamedTuple):
-    """A notification: these partitions have other in-sync replicas. The node is sequential."""
-
-    partitions: tuple[tuple[str, int], ...]
-
-    @staticmethod
-    def path() -> str:
-        """ZooKeeper appends the number."""
-        return f"{ISR_CHANGES_PATH}/{ISR_CHANGE_PREFIX}"
-
-    def encode(self) -> bytes:
-        return encode_partitions(self.partitions)
-
-    @classmethod
-    def decode(cls, name: str, data: bytes | None) -> Self:
-        """Raises InvalidNode."""
-        return cls(decode_partitions(f"{ISR_CHANGES_PATH}/{name}", data))
 
 
 class LogDirFailure(NamedTuple):
