@@ -36,45 +36,49 @@ class UnexpectedAppendOffset(KafkaError):
         self.first_offset, self.last_offset = first_offset, last_offset
 
 
-def append_as_follower(
-    log: Log, records: memoryview, *, now_ms: int, leader_epoch: int = ANY_EPOCH, owner: Owner | None = None
-) -> AppendInfo | None:
-    """Append the whole batches of an answer, up to the first of an epoch above `leader_epoch`; None without any.
+class FollowerAppend:
+    """The whole batches of an answer, up to the first of an epoch above `leader_epoch`, checked; not written so far."""
 
-    Raises UnexpectedAppendOffset; KafkaError: CORRUPT_MESSAGE for a batch with a wrong CRC, size or offset, and then
-    nothing is appended; KAFKA_STORAGE_ERROR when the disk fails: the log then has the batches before `log.end_offset`.
-    """
-    info = stage_as_follower(log, records, now_ms=now_ms, leader_epoch=leader_epoch, owner=owner)
-    appending.write_staged(log)
-    return info
+    def __init__(self, log: Log, records: memoryview, leader_epoch: int = ANY_EPOCH) -> None:
+        """`records` must not change until the last write.
 
+        Raises UnexpectedAppendOffset; KafkaError: CORRUPT_MESSAGE for a batch with a wrong CRC, size or offset.
+        """
+        self._log = log
+        self._records = records
+        self._headers = _sound_batches(log, records, leader_epoch)
+        self._number = self._position = 0
 
-def stage_as_follower(
-    log: Log, records: memoryview, *, now_ms: int, leader_epoch: int = ANY_EPOCH, owner: Owner | None = None
-) -> AppendInfo | None:
-    """`append_as_follower`, but leave the last write to `write_staged` or `begin_write`.
+    @property
+    def is_staged(self) -> bool:
+        """Whether no batch is left to be staged."""
+        return self._number == len(self._headers)
 
-    `records` must not change until then. Batches before a roll or a new leader epoch are written at once.
-    """
-    headers = _sound_batches(log, records, leader_epoch)
-    number = position = 0
-    while number < len(headers):
-        first = headers[number]
+    def write(self, now_ms: int, owner: Owner | None = None) -> None:
+        """Write all batches. Raises KafkaError(KAFKA_STORAGE_ERROR): the log then has those before its end offset."""
+        while not self.is_staged:
+            self.stage(now_ms, owner)
+            appending.write_staged(self._log)
+
+    def stage(self, now_ms: int, owner: Owner | None = None) -> AppendInfo:
+        """Stage the next batches, as many as one write takes; a roll or a new leader epoch comes before them.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR), and what `owner.run_roll` raises: then no batch was staged.
+        """
+        log, first = self._log, self._headers[self._number]
         size = min(first.size, log.config.segment_bytes)  # a larger batch was within the leader's limit
         epoch = first.partition_leader_epoch
         staged = appending.make_room(log, size, first.max_timestamp, first.last_offset, now_ms, epoch, owner)
-        together = headers[number : number + _fitting(log, headers, number, now_ms)]
-        end = position + sum(header.size for header in together)
-        _stage(log, staged, together, records[position:end])
-        number, position = number + len(together), end
-    if not headers:
-        return None
-    last_offset, timestamp = headers[-1].last_offset, max(header.max_timestamp for header in headers)
-    return AppendInfo(headers[0].base_offset, last_offset, NO_TIMESTAMP, log.start_offset, timestamp, False)
+        together = self._headers[self._number : self._number + _fitting(log, self._headers, self._number, now_ms)]
+        end = self._position + sum(header.size for header in together)
+        _stage(log, staged, together, self._records[self._position : end])
+        self._number, self._position = self._number + len(together), end
+        last_offset, timestamp = together[-1].last_offset, max(header.max_timestamp for header in together)
+        return AppendInfo(first.base_offset, last_offset, NO_TIMESTAMP, log.start_offset, timestamp, False)
 
 
 def _sound_batches(log: Log, records: memoryview, leader_epoch: int) -> list[BatchHeader]:
-    """The headers of the whole batches, each checked. Raises as `append_as_follower`."""
+    """The headers of the whole batches, each checked. Raises as `FollowerAppend`."""
     headers: list[BatchHeader] = []
     position, next_offset = 0, log.end_offset
     while (size := legacy_messages.size_at(records, position)) is not None and position + size <= len(records):

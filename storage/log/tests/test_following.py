@@ -11,7 +11,7 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import MAGIC, patch
 from headgate.storage.log import appending, flushing
-from headgate.storage.log.following import UnexpectedAppendOffset, append_as_follower, stage_as_follower
+from headgate.storage.log.following import FollowerAppend, UnexpectedAppendOffset
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import BROKER, CLIENT
 from headgate.storage.segment.tests.test_legacy_messages import stored as stored_messages
@@ -59,7 +59,7 @@ def led(random: Random, count: int = 60) -> Log:
 
 
 def follow(log: Log, data: bytes) -> None:
-    append_as_follower(log, memoryview(data), now_ms=NOW_MS)
+    FollowerAppend(log, memoryview(data)).write(NOW_MS)
 
 
 def feed(log: Log, data: bytes, random: Random) -> None:
@@ -155,7 +155,7 @@ def test_a_cut_batch_is_left_for_the_next_answer() -> None:
     leader, follower = new_log(), new_log()
     append(leader, batch())
     for size in (0, 5, 16, 30, len(content(leader)) - 1):
-        assert append_as_follower(follower, memoryview(content(leader)[:size]), now_ms=NOW_MS) is None
+        assert FollowerAppend(follower, memoryview(content(leader)[:size])).is_staged
     assert follower.end_offset == 0
 
 
@@ -163,9 +163,8 @@ def test_batches_of_a_later_leader_wait() -> None:
     leader, follower = new_log(), new_log()
     append(leader, batch(), batch(), leader_epoch=3)
     append(leader, batch(), leader_epoch=4)
-    info = append_as_follower(follower, memoryview(content(leader)), now_ms=NOW_MS, leader_epoch=3)
-    assert info is not None
-    assert (info.first_offset, info.last_offset, follower.epochs.entries) == (0, 1, [(3, 0)])
+    FollowerAppend(follower, memoryview(content(leader)), leader_epoch=3).write(NOW_MS)
+    assert (follower.end_offset, follower.epochs.entries) == (2, [(3, 0)])
 
 
 def test_a_failed_write_leaves_the_log_as_it_was() -> None:
@@ -188,7 +187,7 @@ def test_a_thread_may_write_what_was_staged() -> None:
     leader, follower = new_log(), new_log()
     append(leader, *(batch() for _ in range(5)))
     follow(follower, content(leader)[: len(content(leader)) // 5])
-    stage_as_follower(follower, memoryview(content(leader)[len(content(leader)) // 5 :]), now_ms=NOW_MS)
+    FollowerAppend(follower, memoryview(content(leader)[len(content(leader)) // 5 :])).stage(NOW_MS)
     write = appending.begin_write(follower)
     assert write is not None
     assert (follower.written_end, follower.end_offset) == (1, 5)
