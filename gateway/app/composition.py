@@ -42,6 +42,7 @@ from headgate.gateway.network.server import Limits, Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
@@ -297,7 +298,10 @@ class BrokerParts:
         self.links = Links(clock, scheduler, self._make_transport)
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
-        self.partitions = ReplicaManager(self.log_manager, config, self.tasks, make_disk, scheduler, events)
+        self.fetchers = ReplicaFetchers(config.node_id, config, self.tasks, self.links)
+        self.partitions = ReplicaManager(
+            self.log_manager, config, self.tasks, make_disk, scheduler, events, self.fetchers
+        )
         self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks.touch)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
         self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
@@ -435,6 +439,7 @@ class BrokerParts:
         self.transactions.stop()
         self.log_cleaner.stop()
         self._source.stop()
+        self.fetchers.close()
         self.links.close()
 
     def close(self) -> None:

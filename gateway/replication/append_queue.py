@@ -63,14 +63,12 @@ class RollIsDue(Exception):
 
 
 class _Queued(NamedTuple):
-    """A waiting append; it owns its `records`."""
+    """A waiting append. `records`: those that it owns."""
 
     records: memoryview
-    acks: int
     now_ms: int
+    stage: Callable[[], AppendInfo]
     resume: _Resume
-    origin: BatchOrigin | None
-    facts: BatchFacts | None
 
 
 def voluntary_waits() -> int:
@@ -219,7 +217,14 @@ class AppendQueue:
             resume(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return
         self._disk.waiting_bytes += len(records)
-        self._queue.append(_Queued(memoryview(bytearray(records)), acks, now_ms, resume, origin, facts))
+        owned = memoryview(bytearray(records))
+        stage = partial(self._replica.stage_owned, owned, acks, now_ms, origin, facts)
+        self._queue.append(_Queued(owned, now_ms, stage, resume))
+        self._work.start(self._write_all)
+
+    def write(self, stage: Callable[[], AppendInfo], now_ms: int, resume: _Resume) -> None:
+        """Write what `stage` stages; `resume` is called once, with the place or the error. Raises nothing itself."""
+        self._queue.append(_Queued(memoryview(b""), now_ms, stage, resume))
         self._work.start(self._write_all)
 
     def _write_all(self) -> Task[None]:
@@ -308,10 +313,9 @@ class AppendQueue:
         log, taken = self._replica.log, list[_Taken]()
         while self._queue and (log.staged is None or _fits(log.staged, self._queue[0].records)):
             append = self._queue[0]
-            records, acks, now_ms, _, origin, facts = append
             self.rolls = True
             try:
-                info = self._replica.stage_owned(records, acks, now_ms, origin, facts)
+                info = append.stage()
             except KafkaError as error:
                 self._drop_first(error)
                 continue

@@ -99,9 +99,11 @@ class PartitionFileTasks:
         self._beginnings.start(self._begin_all)
         return task
 
-    def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], object]) -> None:
+    def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], object]) -> FileTask:
         """Run work that has already begun, before tasks that were added but not begun."""
-        self._begin(FileTask(lambda: begun, end))
+        task = FileTask(lambda: begun, end)
+        self._begin(task)
+        return task
 
     def ended(self, works: Iterable[FileTask], within_ms: float) -> Task[None]:
         """Wait until all of these tasks have ended, for `within_ms` at the most."""

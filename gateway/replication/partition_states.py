@@ -2,18 +2,21 @@
 
 A partition is in one state; a key without a state is no partition:
 
-    state           its log                              `ReplicaManager.get` raises   next states
-    ONLINE          is open, and led here                nothing                       deleted; AWAITING_EPOCH; REMOTE
-    LOADING         exists, and will be opened           NOT_LEADER_OR_FOLLOWER        opened: ONLINE, or OFFLINE
-    CREATING        a thread creates it                  NOT_LEADER_OR_FOLLOWER        created: ONLINE; refused: OFFLINE
-    AWAITING_EPOCH  lost records that clients may know   NOT_LEADER_OR_FOLLOWER        a higher leader epoch: ONLINE
-    OFFLINE         is damaged, or could not be created  KAFKA_STORAGE_ERROR           `retry`: RETRYING
-    RETRYING        a thread creates it again            KAFKA_STORAGE_ERROR           created: ONLINE; refused: OFFLINE
-    REMOTE          stays here; another node leads       NOT_LEADER_OR_FOLLOWER        led here: any of the above
-    DELETING        was deleted while a thread opens it  UNKNOWN_TOPIC_OR_PARTITION    opened: deleted
+    state            its log                              `ReplicaManager.get` raises   next states
+    ONLINE           is open, and led here                nothing                       FOLLOWING; AWAITING_EPOCH
+    FOLLOWING        is open, and a copy of the leader's  NOT_LEADER_OR_FOLLOWER        BECOMING_LEADER
+    BECOMING_LEADER  ends its work as a copy              NOT_LEADER_OR_FOLLOWER        ended: ONLINE; FOLLOWING
+    LOADING          exists, and will be opened           NOT_LEADER_OR_FOLLOWER        opened: by its role; OFFLINE
+    CREATING         a thread creates it                  NOT_LEADER_OR_FOLLOWER        created: by its role; OFFLINE
+    AWAITING_EPOCH   lost records that clients may know   NOT_LEADER_OR_FOLLOWER        a higher leader epoch: ONLINE
+    OFFLINE          is damaged, or could not be created  KAFKA_STORAGE_ERROR           `retry`: RETRYING
+    RETRYING         a thread creates it again            KAFKA_STORAGE_ERROR           created: by its role; OFFLINE
+    REMOTE           stays here; this broker has no role  NOT_LEADER_OR_FOLLOWER        a role here: any of the above
+    DELETING         was deleted while a thread opens it  UNKNOWN_TOPIC_OR_PARTITION    opened: deleted
 
-`online` finds the `Replica` of an online partition by one look-up; in every other state a partition is an
-`Unavailable`. `ReplicaManager` causes the transitions; this module knows no log, file or thread.
+Without a replica on this broker, a partition is REMOTE in every state. `online` finds the `Replica` of an online
+partition by one look-up; in every other state a partition is an `Unavailable`. `ReplicaManager` causes the transitions;
+this module knows no log, file or thread.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ class PartitionState(Enum):
 
     NONE = auto()
     ONLINE = auto()
+    FOLLOWING = auto()
+    BECOMING_LEADER = auto()
     LOADING = auto()
     CREATING = auto()
     AWAITING_EPOCH = auto()
@@ -49,17 +54,20 @@ _NONE, _ONLINE, _LOADING = PartitionState.NONE, PartitionState.ONLINE, Partition
 _CREATING, _AWAITING = PartitionState.CREATING, PartitionState.AWAITING_EPOCH
 _OFFLINE, _RETRYING = PartitionState.OFFLINE, PartitionState.RETRYING
 _REMOTE, _DELETING = PartitionState.REMOTE, PartitionState.DELETING
-_SERVABLE = {_ONLINE, _AWAITING}
+_FOLLOWING, _BECOMING = PartitionState.FOLLOWING, PartitionState.BECOMING_LEADER
+_OPEN = {_ONLINE, _AWAITING, _FOLLOWING}
 
 TRANSITIONS: Mapping[PartitionState, Collection[PartitionState]] = {
-    _NONE: {_NONE, *_SERVABLE, _LOADING, _CREATING, _OFFLINE, _REMOTE, _DELETING},
-    _ONLINE: {_NONE, _AWAITING},
-    _AWAITING: {_NONE, _ONLINE},
-    _LOADING: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
-    _CREATING: {*_SERVABLE, _NONE, _CREATING, _OFFLINE, _REMOTE},
-    _OFFLINE: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _RETRYING, _REMOTE},
-    _RETRYING: {*_SERVABLE, _NONE, _OFFLINE, _RETRYING, _REMOTE},
-    _REMOTE: {*_SERVABLE, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
+    _NONE: {_NONE, *_OPEN, _LOADING, _CREATING, _OFFLINE, _REMOTE, _DELETING},
+    _ONLINE: {_NONE, _AWAITING, _FOLLOWING},
+    _FOLLOWING: {_NONE, _FOLLOWING, _BECOMING},
+    _BECOMING: {*_OPEN, _NONE},
+    _AWAITING: {_NONE, _ONLINE, _FOLLOWING},
+    _LOADING: {*_OPEN, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
+    _CREATING: {*_OPEN, _NONE, _CREATING, _OFFLINE, _REMOTE},
+    _OFFLINE: {*_OPEN, _NONE, _LOADING, _CREATING, _OFFLINE, _RETRYING, _REMOTE},
+    _RETRYING: {*_OPEN, _NONE, _OFFLINE, _RETRYING, _REMOTE},
+    _REMOTE: {*_OPEN, _NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
     _DELETING: {_NONE, _LOADING, _CREATING, _OFFLINE, _REMOTE},
 }
 """The states that may follow each state."""
@@ -76,13 +84,13 @@ class Unavailable(NamedTuple):
     error: KafkaError | None = None
     """OFFLINE, RETRYING: the reason."""
     leader: int = -1
-    """REMOTE: the id of the leader, or -1."""
+    """REMOTE, FOLLOWING: the id of the leader, or -1."""
     deleted_topic_id: bytes | None = None
     """LOADING, DELETING: the id of a topic that was deleted while its log is being opened."""
     queued: Topic | None = None
     """CREATING, RETRYING: the topic of the next partition, while an older one of the name is still being created."""
     replica: Replica | None = None
-    """AWAITING_EPOCH."""
+    """AWAITING_EPOCH; FOLLOWING, BECOMING_LEADER: the follower."""
 
     def refusal(self, topic: str, index: int) -> KafkaError:
         """The error for a client that asks for the partition."""
@@ -93,7 +101,9 @@ class Unavailable(NamedTuple):
                 return _not_led(f"{topic}-{index} is being created")
             case PartitionState.AWAITING_EPOCH:
                 return _not_led(f"{topic}-{index} waits for a higher leader epoch")
-            case PartitionState.REMOTE:
+            case PartitionState.BECOMING_LEADER:
+                return _not_led(f"{topic}-{index} is about to be led")
+            case PartitionState.REMOTE | PartitionState.FOLLOWING:
                 led = f"node {self.leader} leads it" if self.leader >= 0 else "it has no leader at present"
                 return _not_led(f"{topic}-{index}: {led}")
             case PartitionState.OFFLINE | PartitionState.RETRYING if self.error is not None:
@@ -124,20 +134,22 @@ class PartitionStates:
         return self._unavailable.get(key)
 
     def replica(self, key: TopicPartition) -> Replica | None:
-        """The replica of a partition that is online, or waits for a higher leader epoch."""
+        """The replica of a partition that is led or followed here, or that waits for a higher leader epoch."""
         found = self.online.get(key)
         unavailable = self._unavailable.get(key)
         return found if unavailable is None else unavailable.replica
 
     def __iter__(self) -> Iterator[Replica]:
-        """The replicas: of partitions that are online, then of those that wait for a higher leader epoch."""
-        return chain(self.online.values(), self.awaiting_epoch())
+        """The replicas of partitions that are online, then the others."""
+        unavailable = (found.replica for found in self._unavailable.values())
+        return chain(self.online.values(), (replica for replica in unavailable if replica is not None))
 
     def awaiting_epoch(self) -> list[Replica]:
         """The replicas of partitions that wait for a higher leader epoch."""
         if not self._counts[_AWAITING]:
             return []
-        return [one.replica for one in self._unavailable.values() if one.replica is not None]
+        found = (found for found in self._unavailable.values() if found.state is _AWAITING)
+        return [one.replica for one in found if one.replica is not None]
 
     def state(self, key: TopicPartition) -> PartitionState:
         unavailable = self._unavailable.get(key)

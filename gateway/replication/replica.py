@@ -215,10 +215,12 @@ class Replica:
 
     def _update_commits(self) -> None:
         is_alone = self.progress is None or self.progress.is_leader_alone
-        self.commits_at_write = is_alone and not self.log.config.fsync_before_commit
+        self.commits_at_write = is_alone and not self.log.config.fsync_before_commit and self._resigned is None
 
     def _committed_end(self, written_end: int) -> int:
         """The end of what all in-sync replicas have, on their disks if syncs are awaited."""
+        if self._resigned is not None:
+            return self.high_watermark
         end, progress = written_end, self.progress
         if self.log.config.fsync_before_commit:
             end = min(self.log.recovery_point, end)
@@ -363,8 +365,9 @@ class Replica:
             raise self._resigned.copy()
 
     def resign(self, reason: KafkaError) -> None:
-        """Stop leading, for good: fail the appends that wait, and all later ones."""
+        """Stop leading, for good: fail the appends that wait, and all later ones. The high watermark stays."""
         self._resigned = self.read_only = reason
+        self.commits_at_write = False
         if self._commits is not None:
             self._commits.fail_all(reason)
         self.notify()

@@ -89,16 +89,18 @@ class ReplicaFetchers:
             fetcher.machine.broker_epoch = broker_epoch
 
     def follow(self, key: FetchKey, replica: FollowerReplica, leader: Leader, leader_epoch: int) -> None:
-        """Follow a leader from now on, or in a newer leader epoch. An epoch that is not newer changes nothing."""
+        """Follow a leader from now on, in a newer leader epoch, or at another address. An older epoch changes nothing."""
         partition = self._partitions.get(key)
+        task = self._fetchers.get(leader)
         if partition is None:
             partition = self._partitions[key] = FollowedPartition(key, replica)
-        elif partition.fetcher is not None and leader_epoch <= partition.leader_epoch:
-            return
+        elif partition.fetcher is not None:
+            has_moved = task is None or partition.fetcher is not task.machine
+            if leader_epoch < partition.leader_epoch or (leader_epoch == partition.leader_epoch and not has_moved):
+                return
+            if has_moved:
+                self._leave(partition)
         partition.log = self._replicas[partition] = replica
-        task = self._fetchers.get(leader)
-        if partition.fetcher is not None and (task is None or partition.fetcher is not task.machine):
-            self._leave(partition)
         if task is None:
             task = self._fetchers[leader] = self._open(leader)
         self._perform(task.machine.follow(partition, leader_epoch))

@@ -1,8 +1,10 @@
 """All partitions that this broker hosts, kept in step with the cluster's image.
 
 Each partition is in one state; `partition_states.py` has the states and the transitions. This module causes the
-transitions: by the image, by threads that open and create logs, by the repair of a log. `leadership.py` serves the
-led partitions, `replica.py` has the work on one, `directory_status.py` the status of a log directory.
+transitions: by the image, by threads that open and create logs, by the repair of a log. The image alone gives a role:
+this broker leads a partition as its `leader`, and follows as one of its other `replicas`. `leadership.py` serves the
+led partitions, `followership.py` the followed ones; `replica.py` and `follower.py` have the work on one partition,
+`directory_status.py` the status of a log directory.
 
 A new partition is created before its image becomes visible (`prepare`): so no client gets CREATING unless it guesses
 the name. But a disk that hangs delays no change for longer than `PREPARE_MS`. A deleted partition is gone at once; a
@@ -26,14 +28,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Topic
+from headgate.gateway.metadata.image import PartitionState as PartitionRegistration
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.follower import Follower
+from headgate.gateway.replication.followership import Followership
 from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.partition_file_tasks import FileTask, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.tasks import Task, Tasks
+from headgate.gateway.replication.replica_fetchers import ReplicaFetchers
+from headgate.gateway.runtime.tasks import Changes, Task, Tasks, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_manager import LogManager
@@ -88,6 +94,7 @@ class ReplicaManager:
         make_disk: MakeDisk,
         scheduler: Scheduler,
         events: ReplicationEvents,
+        fetchers: ReplicaFetchers,
     ) -> None:
         """Work on files is done at once until `go_on_in_threads`, then in threads."""
         self._log_manager = log_manager
@@ -108,9 +115,12 @@ class ReplicaManager:
         self._image = Image.empty()
         self._is_following = False
         self.leadership = Leadership(self._states, self.directories, config, tasks, events, log_manager.high_watermark)
+        self.followership = Followership(self._states, self.directories, log_manager, config, tasks, fetchers)
+        self._files_changed = WaitList()
+        """Touched when the files of partitions were opened, created or renamed."""
 
     def __iter__(self) -> Iterator[Replica]:
-        """The online replicas, then those that wait for a higher leader epoch."""
+        """The replicas of this broker: the online ones, then the others."""
         return iter(self._states)
 
     def __len__(self) -> int:
@@ -134,7 +144,7 @@ class ReplicaManager:
         return replica
 
     def of_log(self, log: Log) -> Replica | None:
-        """The replica of a log; None for the metadata log, or a partition that another broker leads."""
+        """The replica of a log; None for the metadata log, or a partition without a replica here."""
         replica = self._states.replica(log.key)
         return replica if replica is not None and replica.log is log else None
 
@@ -173,7 +183,12 @@ class ReplicaManager:
     @property
     def opening(self) -> Collection[tuple[str, int]]:
         """(topic, index) of the partitions that this broker will serve once their log or leader epoch is ready."""
-        return self._states.within(PartitionState.LOADING, PartitionState.CREATING, PartitionState.AWAITING_EPOCH)
+        return self._states.within(
+            PartitionState.LOADING,
+            PartitionState.CREATING,
+            PartitionState.AWAITING_EPOCH,
+            PartitionState.BECOMING_LEADER,
+        )
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
@@ -195,9 +210,9 @@ class ReplicaManager:
         `epochs_are_raised`: this start has raised all leader epochs, so the epochs in logs are of the past.
         """
         self._image, self.leadership.epochs_are_raised = image, epochs_are_raised
-        self.leadership.in_sync_replicas.live = image.brokers
+        self._follow_brokers(image)
         for topic in image.topics.values():
-            self._put(topic, known=len(topic.partitions))
+            self._put(topic, _all_known)
 
     def go_on_in_threads(self) -> None:
         """Have threads work on files from now on: the scheduler runs."""
@@ -210,21 +225,26 @@ class ReplicaManager:
         """
         works = list[FileTask]()
         for name in names:
-            topic = new.topics.get(name)
+            before, topic = old.topics.get(name), new.topics.get(name)
             if topic is not None:
-                indexes = range(_known(old.topics.get(name), topic), len(topic.partitions))
-                wanted = [index for index in indexes if self._is_to_be_created(topic, index)]
+                is_known = self._known(before, topic)
+                changed = (index for index in _changed(before, topic) if not is_known(index))
+                wanted = [index for index in changed if self._is_to_be_created(topic, index)]
                 works += self._create([(topic, index) for index in wanted], is_new=True)
         yield from self._files.ended(works, PREPARE_MS)
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Bring the partitions of these topics in step with a changed image."""
         self._image, self._is_following = new, True
-        self.leadership.in_sync_replicas.live = new.brokers
+        self._follow_brokers(new)
         try:
             self._follow(old, new, names)
         finally:
             self._is_following = False
+
+    def _follow_brokers(self, image: Image) -> None:
+        self.leadership.in_sync_replicas.live = image.brokers
+        self.followership.follow_brokers(image.brokers)
 
     def _follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         for name in names:
@@ -232,11 +252,11 @@ class ReplicaManager:
             if before is not None and (after is None or after.topic_id != before.topic_id):
                 self._remove(before)
             if after is not None and after is not before:
-                self._put(after, _known(before, after), before)
+                self._put(after, self._known(before, after), before)
         node_id = self._config.node_id
         if old.broker_configs(node_id) != new.broker_configs(node_id):  # the defaults of topics
             for topic in new.topics.values():
-                self._put(topic, known=len(topic.partitions))
+                self._put(topic, _all_known)
 
     def opened(self, keys: Collection[tuple[str, int]]) -> None:
         """Host partitions whose logs were opened, or cannot be opened."""
@@ -245,6 +265,7 @@ class ReplicaManager:
                 self._opened(key)
             except Exception:  # an exception here must not affect the other partitions
                 logger.exception("%s-%d was opened, but cannot be served", *key)
+        self._tasks.touch(self._files_changed)
 
     def _opened(self, key: tuple[str, int]) -> None:
         name, index = key
@@ -265,25 +286,37 @@ class ReplicaManager:
         for listener in self.events.online:
             listener(*key)
 
-    def _put(self, topic: Topic, known: int, before: Topic | None = None) -> None:
-        """Host the partitions of a topic; those from the index `known` on are new. `before`: the topic until now."""
+    def _hosts(self, state: PartitionRegistration) -> bool:
+        """Whether this broker has a replica of the partition."""
+        node_id = self._config.node_id
+        return state.leader == node_id or node_id in state.replicas
+
+    def _known(self, before: Topic | None, after: Topic) -> Callable[[int], bool]:
+        """Whether this broker had a replica of the topic's partition with an index before a change."""
+        if before is None or before.topic_id != after.topic_id:
+            return lambda _: False
+        states = before.partitions
+        return lambda index: index < len(states) and self._hosts(states[index])
+
+    def _put(self, topic: Topic, is_known: Callable[[int], bool], before: Topic | None = None) -> None:
+        """Host the partitions of a topic; those that are not known are new. `before`: the topic until now."""
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
         missing = [(topic, index) for index in _changed(before, topic) if self._put_one(topic, index, log_config)]
         if missing:
-            self._create([row for row in missing if row[1] < known], is_new=False)
-            self._create([row for row in missing if row[1] >= known], is_new=True)
+            self._create([row for row in missing if is_known(row[1])], is_new=False)
+            self._create([row for row in missing if not is_known(row[1])], is_new=True)
 
     def _put_one(self, topic: Topic, index: int, log_config: LogConfig) -> bool:
         """Host a partition as far as it exists; true if its log has to be created."""
         key, state = (topic.name, index), topic.partitions[index]
-        if state.leader != self._config.node_id:
+        if not self._hosts(state):
             self._leave(key, state.leader)
             return False
         replica = self._states.replica(key)
         if replica is not None:
             if replica.log.topic_id in (None, topic.topic_id):
-                self.leadership.apply(replica, topic, log_config)
+                self._apply(replica, topic, log_config)
                 return False
             self._forget(key)
         found = self._states.unavailable(key)
@@ -293,7 +326,7 @@ class ReplicaManager:
             return False
         log, failed = self._log_manager.logs.get(key), self._log_manager.failed.get(key)
         if log is not None and log.topic_id in (None, topic.topic_id):
-            self.leadership.serve(topic, index, log, log_config)
+            self._serve(topic, index, log, log_config)
         elif failed is not None:
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))  # the opening has logged it
             self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, error=error))
@@ -301,9 +334,42 @@ class ReplicaManager:
             return self._is_to_be_created(topic, index)
         return False
 
+    def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
+        """Lead or follow a partition whose log exists, and which has no replica so far."""
+        leads = topic.partitions[index].leader == self._config.node_id
+        (self.leadership if leads else self.followership).serve(topic, index, log, log_config)
+
+    def _apply(self, replica: Replica, topic: Topic, log_config: LogConfig) -> None:
+        """Apply the image's state to a partition with a replica, whose role may change."""
+        leader, key = topic.partitions[replica.index].leader, replica.log.key
+        leads, follower = leader == self._config.node_id, replica if isinstance(replica, Follower) else None
+        if leads and follower is None:
+            self.leadership.apply(replica, topic, log_config)
+        elif leads and follower is not None:
+            self.followership.lead(follower, self._lead)
+        elif follower is not None:
+            self.followership.apply(follower, topic, log_config)
+        else:
+            self._log_manager.keep_high_watermark(key, replica.high_watermark)
+            self.followership.serve(topic, replica.index, replica.log, log_config)
+            self._resign(replica, key)
+
+    def _resign(self, replica: Replica, key: tuple[str, int]) -> None:
+        """End the role of a replica: whatever waits for it ends."""
+        found = self._states.unavailable(key)
+        assert found is not None, "another state has begun"
+        replica.resign(found.refusal(*key))
+
+    def _lead(self, log: Log) -> None:
+        """Lead a partition that this broker has followed."""
+        topic, index = self._image.topics[log.topic], log.partition
+        self.leadership.serve(topic, index, log, self._config.log_config(topic.configs))
+        if log.key in self._online and not self._is_following:
+            self._came_online(log.key)
+
     def _is_to_be_created(self, topic: Topic, index: int) -> bool:
         key, log_manager = (topic.name, index), self._log_manager
-        if topic.partitions[index].leader != self._config.node_id or key in self._online or key in log_manager.unopened:
+        if not self._hosts(topic.partitions[index]) or self._states.replica(key) or key in log_manager.unopened:
             return False
         log = log_manager.logs.get(key)
         return key not in log_manager.failed and (log is None or log.topic_id not in (None, topic.topic_id))
@@ -317,19 +383,21 @@ class ReplicaManager:
         self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, is_new, error))
 
     def _leave(self, key: tuple[str, int], leader: int) -> None:
-        """Stop serving a partition that another broker leads; the log stays. Whatever waits for it ends."""
-        remote = Unavailable(PartitionState.REMOTE, leader=leader)
+        """End the role in a partition; the log stays. Whatever waits for it ends."""
         replica = self._states.replica(key)
         self._forget(key)
-        self._states.move(key, remote)
+        self._states.move(key, Unavailable(PartitionState.REMOTE, leader=leader))
         if replica is not None:
-            replica.resign(remote.refusal(*key))
+            self._log_manager.keep_high_watermark(key, replica.high_watermark)
+            self._resign(replica, key)
 
     def _forget(self, key: tuple[str, int]) -> None:
         """Stop serving a partition. Waiting fetches are woken; appends fail once the log is gone."""
         replica = self._states.replica(key)
         if replica is not None:
             self._states.move(key, None)
+            if isinstance(replica, Follower):
+                self.followership.end(replica)
             replica.notify()
             if replica.uncommitted:
                 self._tasks.scheduler.call_soon(replica.fail_lost_appends)
@@ -419,6 +487,7 @@ class ReplicaManager:
             if not self._files.is_over:
                 self._give_up(topic, creation.key[1])
                 self._create_queued(creation.key)
+        self._tasks.touch(self._files_changed)
 
     def _end_creation(self, topic: Topic, creation: PartitionCreation) -> None:
         """Serve a created log, or record the failure. The topic may have changed or been deleted meanwhile."""
@@ -435,8 +504,8 @@ class ReplicaManager:
             present = self._image.topics.get(topic.name)
             is_known = present is not None and present.topic_id == topic.topic_id and index < len(present.partitions)
             known = present if present is not None and is_known else topic
-            self.leadership.serve(known, index, log, self._config.log_config(known.configs))
-            if is_known and not self._is_following:
+            self._serve(known, index, log, self._config.log_config(known.configs))
+            if is_known and key in self._online and not self._is_following:
                 self._came_online(key)
         elif topic.topic_id in self._log_manager.removed:
             self._delete([key], topic.topic_id)
@@ -478,6 +547,43 @@ class ReplicaManager:
         found = self._states.unavailable(key)
         return found is not None and found.is_new
 
+    # Orders beside the image
+
+    def stop(self, key: tuple[str, int], leader_epoch: int = -1) -> None:
+        """Fetch a followed partition no more, until its leader epoch is above this one and the present one.
+
+        The log stays open. StopReplica without a deletion asks for this.
+        """
+        self.followership.stop(key, leader_epoch)
+
+    def delete(self, key: tuple[str, int]) -> Task[None]:
+        """Delete the log of a partition of which the image has no replica here, if there is one.
+
+        StopReplica with a deletion asks for this, also for a stray log. The task ends when the files are renamed.
+        Raises KafkaError: FENCED_LEADER_EPOCH while the image has a replica here, KAFKA_STORAGE_ERROR if the files
+        cannot be renamed.
+        """
+        log_manager, changes = self._log_manager, Changes((self._files_changed,))
+        self._check_unwanted(key)
+        while log_manager.unopened.get(key) is not None or log_manager.is_creating(key):
+            yield changes
+            self._check_unwanted(key)
+        if key in log_manager:
+            deletions = self._begin_deletions([key], None)
+            yield self._files.add_begun(deletions, self._deleted).ended
+            if not all(deletion.is_moved for deletion in deletions):
+                message = f"the log of {key[0]}-{key[1]} cannot be renamed; see the broker's log"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        while log_manager.is_deleting(key):  # its topic was deleted before
+            yield changes
+
+    def _check_unwanted(self, key: tuple[str, int]) -> None:
+        name, index = key
+        topic = self._image.topics.get(name)
+        if topic is not None and index < len(topic.partitions) and self._hosts(topic.partitions[index]):
+            message = f"{name}-{index} has a replica on this broker: the order to delete it is older than the metadata"
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, message)
+
     # Deleting
 
     def _remove(self, topic: Topic) -> None:
@@ -509,13 +615,14 @@ class ReplicaManager:
         """`_delete` in a later turn, for many logs that nothing else will touch."""
         self._files.add(partial(self._begin_deletions, keys, topic_id), self._deleted)
 
-    def _begin_deletions(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> list[PartitionDeletion]:
+    def _begin_deletions(self, keys: Sequence[tuple[str, int]], topic_id: bytes | None) -> list[PartitionDeletion]:
         begun = (self._log_manager.begin_deletion(key, topic_id) for key in keys)
         return [deletion for deletion in begun if deletion is not None]
 
     def _deleted(self, deletions: Sequence[PartitionDeletion]) -> None:
         for deletion in deletions:
             self._log_manager.end_deletion(deletion)
+        self._tasks.touch(self._files_changed)
 
 
 def _changed(before: Topic | None, after: Topic) -> Iterable[int]:
@@ -526,6 +633,6 @@ def _changed(before: Topic | None, after: Topic) -> Iterable[int]:
     return [index for index, (old, new) in pairs if old is not new and old != new]
 
 
-def _known(before: Topic | None, after: Topic) -> int:
-    """The number of partitions of the topic before a change."""
-    return len(before.partitions) if before is not None and before.topic_id == after.topic_id else 0
+def _all_known(_index: int) -> bool:
+    """Every partition of the topic had a replica here before."""
+    return True

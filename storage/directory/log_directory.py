@@ -367,8 +367,8 @@ class LogDirectory:
             ) from error
         return self._retire(key)
 
-    def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion:
-        """Begin to delete a partition of a deleted topic with this id. Its log must not be opening.
+    def begin_deletion(self, key: TopicPartition, topic_id: bytes | None) -> PartitionDeletion:
+        """Begin to delete a partition of the topic with this id; None: of any topic. Its log must not be opening.
 
         Any thread runs the deletion, before the creation of another partition of the name; `end_deletion` ends it.
         Slices that were planned before stay readable.
@@ -405,11 +405,16 @@ class LogDirectory:
             self.pool.pending_deletions.end_removal(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
+        """The last known high watermark of a partition without a replica, from the checkpoint at first; 0 if unknown."""
         return self._high_watermarks.get(key, 0)
 
+    def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
+        """Keep the high watermark of a partition whose replica ends, for the next replica and for checkpoints."""
+        if key in self.logs:
+            self._high_watermarks[key] = offset
+
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermarks of the last checkpoint."""
+        """The last known high watermarks of partitions without a replica."""
         return dict(self._high_watermarks)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -421,7 +426,8 @@ class LogDirectory:
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """Begin to write the present checkpoints. Any thread runs the returned function, which raises OSError."""
-        self._high_watermarks = {**self._of_closed(self._high_watermarks), **high_watermarks}
+        kept = self._high_watermarks  # a log without a replica keeps its own
+        self._high_watermarks = {**offsets_of(self.logs, kept), **self._of_closed(kept), **high_watermarks}
         started = {key: log.start_offset for key, log in self.logs.items() if log.has_own_start}
         for key, offset in started.items():  # recovery takes a start offset above the high watermark for damage
             self._high_watermarks[key] = max(offset, self._high_watermarks.get(key, 0))

@@ -340,12 +340,16 @@ class LogManager:
         """Whether a partition of this name, of any topic id, is being created."""
         return any(log_directory.is_creating(key) for log_directory in self._directories)
 
-    def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
+    def begin_deletion(self, key: TopicPartition, topic_id: bytes | None) -> PartitionDeletion | None:
         """As `LogDirectory.begin_deletion`; None if no directory has the partition, or if it is being created."""
         log_directory = self.directory_of(key)
         if log_directory is None or log_directory.is_creating(key):
             return None
         return log_directory.begin_deletion(key, topic_id)
+
+    def is_deleting(self, key: TopicPartition) -> bool:
+        """Whether a log of this name is being renamed for its deletion."""
+        return any(key in log_directory.deleting for log_directory in self._directories)
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
         """As `LogDirectory.end_deletion`."""
@@ -375,8 +379,13 @@ class LogManager:
     # Checkpoints
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
+        """As `LogDirectory.high_watermark`."""
         return max(log_directory.high_watermark(key) for log_directory in self._directories)
+
+    def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
+        """As `LogDirectory.keep_high_watermark`."""
+        for log_directory in self._directories:
+            log_directory.keep_high_watermark(key, offset)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""

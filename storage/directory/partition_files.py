@@ -143,9 +143,9 @@ class PartitionDeletion:
     __slots__ = ("_files", "_name", "_removed", "_topic_id", "delay_ms", "directory", "is_moved", "key", "path")
 
     def __init__(
-        self, key: TopicPartition, topic_id: bytes, target: CreationTarget, path: str, delay_ms: float
+        self, key: TopicPartition, topic_id: bytes | None, target: CreationTarget, path: str, delay_ms: float
     ) -> None:
-        """Use `LogManager.begin_deletion`. `topic_id` is the id of the deleted topic."""
+        """Use `LogManager.begin_deletion`. `topic_id` is the id of the deleted topic; None: whatever the log has."""
         self.key = key
         self.path = path
         self.delay_ms = delay_ms
@@ -159,7 +159,7 @@ class PartitionDeletion:
     def run(self) -> None:
         """Rename the directory. A failure is logged; at the next start the topic id shows that the log was deleted."""
         try:
-            known = _topic_id(self._files, self._name)
+            known = None if self._topic_id is None else _topic_id(self._files, self._name)
             if known in (None, self._topic_id) or known in self._removed:
                 self._files.rename(self._name, self.path)
                 self.is_moved = True

@@ -54,6 +54,16 @@ def test_a_replica_that_waits_for_an_epoch_is_still_known() -> None:
     assert (list(states), states.awaiting_epoch(), states.online) == ([REPLICA], [], {A: REPLICA})
 
 
+@pytest.mark.parametrize("state", [PartitionState.FOLLOWING, PartitionState.BECOMING_LEADER])
+def test_a_followed_replica_counts_but_is_not_online(state: PartitionState) -> None:
+    states = PartitionStates()
+    states.move(A, Unavailable(PartitionState.FOLLOWING, leader=5, replica=REPLICA))
+    if state is PartitionState.BECOMING_LEADER:
+        states.move(A, Unavailable(state, replica=REPLICA))
+    assert (list(states), states.replica(A), states.online) == ([REPLICA], REPLICA, {})
+    assert states.awaiting_epoch() == []
+
+
 def record(state: PartitionState) -> Replica | Unavailable | None:
     return None if state is NONE else REPLICA if state is ONLINE else Unavailable(state)
 
@@ -88,6 +98,8 @@ def test_the_errors_for_clients() -> None:
     unavailable = [state for state in PartitionState if state not in (NONE, ONLINE)]
     told = {state: Unavailable(state, error=full, leader=5).refusal("t", 3) for state in unavailable}
     assert {state: error.code for state, error in told.items()} == {
+        PartitionState.FOLLOWING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        PartitionState.BECOMING_LEADER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         PartitionState.LOADING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         PartitionState.CREATING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         PartitionState.AWAITING_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -98,4 +110,5 @@ def test_the_errors_for_clients() -> None:
     }
     assert told[PartitionState.OFFLINE] is not full, "who raises it leaves a traceback in it"
     assert told[PartitionState.REMOTE].message == "t-3: node 5 leads it"
+    assert told[PartitionState.FOLLOWING].message == "t-3: node 5 leads it"
     assert Unavailable(PartitionState.REMOTE).refusal("t", 3).message == "t-3: it has no leader at present"

@@ -364,7 +364,13 @@ def test_an_unregistered_start_keeps_the_epoch_of_a_log(tmp_path: Path) -> None:
     for are_raised, expected in ((False, {}), (True, {("t", 0): 0})):
         disk = partial(DiskMonitor, services.clock, services.scheduler)
         again = ReplicaManager(
-            node.log_manager, node.config, services.tasks, disk, services.scheduler, ReplicationEvents()
+            node.log_manager,
+            node.config,
+            services.tasks,
+            disk,
+            services.scheduler,
+            ReplicationEvents(),
+            node.parts.fetchers,
         )
         again.start(services.metadata.image, epochs_are_raised=are_raised)
         assert again.leadership.awaiting_epoch == expected
