@@ -259,10 +259,14 @@ def test_the_same_id(zookeeper: ZooKeeper, broker: HeadgateBroker, tmp_path: Pat
 def test_another_id(zookeeper: ZooKeeper, broker: HeadgateBroker, tmp_path: Path) -> None:
     connect = at(zookeeper)
     start(broker, connect)
-    text = refusal(tmp_path / "second", {"zookeeper.connect": connect, "node.id": "1"})
-    assert (
-        f"ZooKeeper at {connect} has broker 0 (PLAINTEXT://{broker.bootstrap}): Headgate serves a cluster alone" in text
-    )
+    other = HeadgateBroker(tmp_path / "second", {"node.id": "1"})
+    try:
+        start(other, connect)
+        with reader(connect) as client:
+            assert sorted(client.get_children("/brokers/ids")) == ["0", "1"]
+            assert value(client, "/controller")["brokerid"] == 0
+    finally:
+        other.kill()
 
 
 def test_a_wrong_chroot(zookeeper: ZooKeeper, broker: HeadgateBroker, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ ROWS: tuple[SettingRow, ...] = tuple(
 for _name, *_ in ROWS:  # Python reads a value of an instance faster if the class does not have the attribute
     delattr(Settings, _name.replace(".", "_"))
 
-_ALONE = "this is a single node: clusters are not supported yet"
+_ALONE = "replication between brokers does not read the setting yet"
 
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {

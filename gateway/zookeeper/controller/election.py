@@ -40,7 +40,6 @@ class ControllerElection:
         watch: Watch,
         *,
         is_elected: bool,
-        is_alone: bool,
     ) -> None:
         self.is_elected = is_elected
         self.other_id = -1
@@ -52,7 +51,6 @@ class ControllerElection:
         self._node_id = node_id
         self._now_ms = now_ms
         self._watch = watch
-        self._is_alone = is_alone
         self._logged = ""
 
     def elect(self) -> Task[bool]:
@@ -113,11 +111,4 @@ class ControllerElection:
         controller = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
         if controller != self._logged:
             self._logged = controller
-            if not self._is_alone:
-                logger.info("%s is the controller in ZooKeeper", controller)
-                return
-            logger.error(
-                "%s is the controller in ZooKeeper: this broker changes no metadata until that session has ended; "
-                "clusters of several brokers are not supported yet: stop the other one",
-                controller,
-            )
+            logger.info("%s is the controller in ZooKeeper", controller)

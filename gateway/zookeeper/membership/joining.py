@@ -10,15 +10,15 @@ import logging
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headgate.gateway.runtime.tasks import Task, gather
-from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
+from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, ClusterId, Controller
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, SessionOwner
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths
-from headgate.gateway.zookeeper.requests import Failed, children, ensure, get, multi
-from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session, Watch
+from headgate.gateway.zookeeper.requests import Failed, ensure, get, multi
+from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 logger = logging.getLogger("headgate.zookeeper")
@@ -47,8 +47,6 @@ class JoiningBroker:
     owner: SessionOwner
     cluster_id: str | None = None
     """The cluster of a running broker; None at a start."""
-    is_alone: bool = True
-    """Whether every other broker is a reason to refuse the start."""
     unreadable: UnreadableNodes = field(default_factory=UnreadableNodes)
 
 
@@ -57,17 +55,17 @@ class _ClusterState(NamedTuple):
 
     owner: NodeData | None
     controller: NodeData | None
-    brokers: dict[int, NodeData]
+    registration: NodeData | None
 
 
-def join(session: Session, member: JoiningBroker, watch: Watch | None = None) -> Task[None]:
+def join(session: Session, member: JoiningBroker) -> Task[None]:
     """Check the cluster, and create the node of this process.
 
-    `watch` is set on `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
+    Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
     """
     if member.cluster_id is not None:
         yield from _check_cluster(session, member, member.cluster_id)
-    found = yield from _read_nodes(session, member, watch)
+    found = yield from _read_nodes(session, member)
     earlier = _check(session, member, found)
     yield from ensure_paths(session)
     yield from ensure(session, OWNERS_PATH)
@@ -83,7 +81,7 @@ def join(session: Session, member: JoiningBroker, watch: Watch | None = None) ->
 
 def check(session: Session, member: JoiningBroker) -> Task[None]:
     """Check the cluster as `join` does, and write nothing. Raises ZooKeeperRefusal, EarlierSession, Failed."""
-    _check(session, member, (yield from _read_nodes(session, member, None)))
+    _check(session, member, (yield from _read_nodes(session, member)))
 
 
 def _check_cluster(session: Session, member: JoiningBroker, cluster_id: str) -> Task[None]:
@@ -115,34 +113,17 @@ def commit(session: Session, member: JoiningBroker, operations: list[Operation],
         raise refusals.unwritable(member.connect, what, result.error.name)
 
 
-def _read_nodes(session: Session, member: JoiningBroker, watch: Watch | None) -> Task[_ClusterState]:
+def _read_nodes(session: Session, member: JoiningBroker) -> Task[_ClusterState]:
     owner = yield from get(session, SessionOwner.path(member.node_id))
     controller = yield from get(session, CONTROLLER_PATH)
-    names = yield from children(session, BROKER_IDS_PATH, watch)
-    ids = [broker for name in names if (broker := _broker_id(member, name)) is not None]
-    nodes = yield from gather([get(session, BrokerRegistration.path(broker)) for broker in ids])
-    registered = zip(ids, nodes, strict=True)
-    return _ClusterState(owner, controller, {broker: node for broker, node in registered if node is not None})
-
-
-def _broker_id(member: JoiningBroker, name: str) -> int | None:
-    try:
-        return broker_id_of(name)
-    except InvalidNode as error:
-        member.unreadable.name(f"{BROKER_IDS_PATH}/{name}", error.reason)
-        return None
+    registration = yield from get(session, BrokerRegistration.path(member.node_id))
+    return _ClusterState(owner, controller, registration)
 
 
 def _check(session: Session, member: JoiningBroker, found: _ClusterState) -> SessionOwner | None:
     """Return the owner of an earlier session that may be replaced. Raises ZooKeeperRefusal, EarlierSession."""
-    others = {broker: node for broker, node in found.brokers.items() if broker != member.node_id}
-    registrations = [(broker, _registration(broker, node)) for broker, node in others.items()]
-    # A node that is neither readable nor ephemeral is no live broker; `read_cluster` reports it
-    live = [(broker, known) for broker, known in registrations if known or others[broker].stat.ephemeral_owner]
-    if live and member.is_alone:
-        raise refusals.other_brokers(member.connect, live)
     mine = {session.session_id}
-    registered = found.brokers.get(member.node_id)
+    registered = found.registration
     earlier = None
     if found.owner is not None and found.owner.stat.ephemeral_owner not in mine:
         earlier = _owner(member.node_id, found.owner)
@@ -169,8 +150,6 @@ def _check_controller(member: JoiningBroker, node: NodeData, mine: set[int]) -> 
         raise refusals.unreadable(member.connect, error) from None
     if controller.kraft_controller_epoch >= 0:
         raise refusals.migrated(member.connect, controller.kraft_controller_epoch)
-    if node.stat.ephemeral_owner not in mine and member.is_alone:
-        raise refusals.other_controller(member.connect, controller.broker_id, node.stat.ctime_ms)
 
 
 def _in_use(
@@ -200,7 +179,7 @@ def _replacement(member: JoiningBroker, found: _ClusterState) -> list[Operation]
     earlier = found.owner.stat.ephemeral_owner
     nodes = (
         (SessionOwner.path(member.node_id), found.owner),
-        (BrokerRegistration.path(member.node_id), found.brokers.get(member.node_id)),
+        (BrokerRegistration.path(member.node_id), found.registration),
         (CONTROLLER_PATH, found.controller),
     )
     owned = [(path, node) for path, node in nodes if node is not None and node.stat.ephemeral_owner == earlier]

@@ -114,23 +114,6 @@ def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | Non
     )
 
 
-def other_brokers(connect: str, others: Sequence[tuple[int, BrokerRegistration | None]]) -> ZooKeeperRefusal:
-    """Other brokers are registered: a cluster has one broker so far."""
-    names = ", ".join(f"broker {node_id} ({_addresses(registration)})" for node_id, registration in others)
-    return ZooKeeperRefusal(
-        f"ZooKeeper at {connect} has {names}: Headgate serves a cluster alone so far; stop the other brokers, or set"
-        " another zookeeper.connect"
-    )
-
-
-def other_controller(connect: str, node_id: int, since_ms: int) -> ZooKeeperRefusal:
-    """Another broker is the controller."""
-    return ZooKeeperRefusal(
-        f"broker {node_id} is the controller in ZooKeeper at {connect}, since {_time(since_ms)}: Headgate serves a"
-        " cluster alone so far; stop that broker, or set another zookeeper.connect"
-    )
-
-
 def migrated(connect: str, epoch: int) -> ZooKeeperRefusal:
     """A KRaft controller has taken the cluster over (KIP-866)."""
     return ZooKeeperRefusal(

@@ -14,12 +14,12 @@ from typing import Final, Protocol
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.tasks import Task, run
-from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
+from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, JoiningBroker, Overtaken, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, earlier_session
 from headgate.gateway.zookeeper.membership.registration import register
-from headgate.gateway.zookeeper.requests import Failed, Lost, children
+from headgate.gateway.zookeeper.requests import Failed, Lost
 from headgate.gateway.zookeeper.session import SessionEvent
 from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer, SharedSession
 
@@ -130,15 +130,12 @@ class SessionLife:
     # Coming back
 
     def _come_back(self) -> Task[None]:
-        watch = self._registrations_changed if self._member.is_alone else None
-        yield from join(self._shared.session, self._member, watch)
+        yield from join(self._shared.session, self._member)
         yield from self._register()
 
     def _register(self) -> Task[None]:
         if self._registration is not None:
-            if self._member.is_alone:
-                yield from children(self._shared.session, BROKER_IDS_PATH, self._registrations_changed)
-            yield from register(self._shared.session, self._member, self._registration, self._registrations_changed)
+            yield from register(self._shared.session, self._member, self._registration, self._registration_changed)
 
     def _begin(self, steps: Task[None]) -> None:
         self._attempt += 1
@@ -179,8 +176,8 @@ class SessionLife:
         if self._shared.session.is_connected:
             self._begin(self._come_back())
 
-    def _registrations_changed(self, _path: str) -> None:
-        """Handle a change of the registrations: this broker's is gone, or another broker has registered."""
+    def _registration_changed(self, _path: str) -> None:
+        """Register again: another program has deleted the registration of this broker."""
         self._retried()
 
     def _whole(self) -> None:

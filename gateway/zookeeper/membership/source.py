@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.zookeeper")
 
-SERVES_ALONE: Final = True
-"""Whether this broker refuses to serve beside others. A cluster of several brokers is not complete yet."""
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -65,7 +63,7 @@ class ZooKeeperSource:
         self._connection = connection
         self._watches = Watches()
         node_id = base.config.node_id
-        self._member = JoiningBroker(connection.connect, node_id, _owner(base), is_alone=SERVES_ALONE)
+        self._member = JoiningBroker(connection.connect, node_id, _owner(base))
         self._is_elected = False
         self._store: ZooKeeperMetadataStore | None = None
         base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
@@ -84,7 +82,7 @@ class ZooKeeperSource:
         self._nodes = ClusterNodes(cluster, self._member.unreadable)
         member = replace(self._member, cluster_id=cluster.image.cluster_id)
         self._life = SessionLife(connection.shared, member, connection.pump, base.clock)
-        self.image = first_image(cluster, base.config, self._member.unreadable, is_alone=member.is_alone)
+        self.image = first_image(cluster, base.config, self._member.unreadable)
         base.config.change(*self.image.broker_configs(base.config.node_id))
         if self._is_elected:  # another controller has to send the topics first
             log_manager.remove_strays(self.image.has_partition)
@@ -105,7 +103,6 @@ class ZooKeeperSource:
             prepare,
             touch,
             is_elected=self._is_elected,
-            is_alone=self._member.is_alone,
         )
         del self.image, self._nodes  # the store owns them now
         self._life.serve(self._store)
@@ -193,7 +190,7 @@ class ZooKeeperSource:
     def _become_controller(self, session: Session) -> Task[int | None]:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`.
 
-        Returns None if another broker is the controller, which `join` has allowed.
+        Returns None if another broker is the controller.
         """
         node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
         cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)

@@ -53,7 +53,6 @@ class ConfigWatcher:
         self._config = parts.config
         self._clock = parts.clock
         self._store = parts.store
-        self._watch = None if parts.is_alone else parts.watches.note  # for nodes that only brokers write
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
 
     def take_records(self) -> list[MetadataRecord]:
@@ -174,7 +173,7 @@ class ConfigWatcher:
         """Read the nodes of producer ids and features."""
         tree: NodesByPath = {}
         for path in SINGLES:
-            tree |= yield from read_node_or_watch(self._session, path, self._watch)
+            tree |= yield from read_node_or_watch(self._session, path, self._watches.note)
         part = self._parse(tree)
         self._nodes.put_versions(part)
         if all(error.path != PRODUCER_IDS_PATH for error in part.invalid) and PRODUCER_IDS_PATH in tree:

@@ -201,5 +201,3 @@ class StoreParts(NamedTuple):
     random: Random
     clock: Clock
     store: ImageStore
-    is_alone: bool
-    """Whether this broker refuses every other one. Otherwise others write to ZooKeeper too, and one is elected."""

@@ -63,15 +63,9 @@ LIST_EVERY_MS: Final = 100.0
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
 
 
-def first_image(
-    cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes, *, is_alone: bool = True
-) -> Image:
-    """The image at the start: this broker leads no partition yet. `is_alone`: no other broker counts."""
-    own = own_node(config)
-    if is_alone:
-        image = cluster.image._replace(controller_id=config.node_id, brokers=own)
-    else:
-        image = cluster.image._replace(brokers={**cluster.image.brokers, **own})
+def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
+    """The image at the start: this broker leads no partition yet."""
+    image = cluster.image._replace(brokers={**cluster.image.brokers, **own_node(config)})
     return served_image(image, config, unreadable)
 
 
@@ -99,7 +93,6 @@ class ZooKeeperMetadataStore(MetadataStore):
         touch: Callable[[WaitList], None] = lambda _: None,
         *,
         is_elected: bool = True,
-        is_alone: bool = True,
     ) -> None:
         """`nodes` and `image` (see `first_image`) are of one read, after an election. `is_elected`: its result."""
         super().__init__(image, config, random, prepare, touch)
@@ -110,13 +103,12 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._scheduler = scheduler
         self._queue: deque[SubmittedChange] = deque()
         self.election = ControllerElection(
-            session, nodes, config.node_id, clock.now_ms, watches.note, is_elected=is_elected, is_alone=is_alone
+            session, nodes, config.node_id, clock.now_ms, watches.note, is_elected=is_elected
         )
-        parts = StoreParts(session, watches, nodes, config, random, clock, self, is_alone)
+        parts = StoreParts(session, watches, nodes, config, random, clock, self)
         self._watcher = MetadataWatcher(parts)
         if is_elected:
             self._watcher.begin_term(others_wrote=False)
-        self._is_alone = is_alone
         self._writer = ChangeWriter(parts, self._watcher)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._failure = ""  # the last failure of a refresh or an election
@@ -140,7 +132,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     @property
     def broker_epochs(self) -> Mapping[int, int]:
-        """The epochs of the registered brokers, beside other brokers."""
+        """The epochs of the registered brokers."""
         return self._watcher.brokers.epochs
 
     def start(self) -> None:
@@ -149,7 +141,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._watches.notify = self._go_on
         if self._watcher.term is not None:
             self._watcher.term.begin()
-        for path in () if self._is_alone else (BROKER_IDS_PATH, PRODUCER_IDS_PATH):
+        for path in (BROKER_IDS_PATH, PRODUCER_IDS_PATH):
             self._watches.note(path)
         self._go_on()
 
@@ -267,9 +259,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             return self._elect()
         head = self._queue[0] if self._queue else None
         term = self._watcher.term if self.election.is_elected else None
-        may_write = term is not None or (
-            not self._is_alone and head is not None and not needs_controller(head.change.records)
-        )
+        may_write = term is not None or (head is not None and not needs_controller(head.change.records))
         if may_write and head is not None and head.is_in_doubt:
             return self._store(head)
         paths = self._due_paths()
@@ -311,8 +301,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _elect(self) -> Task[None]:
         has_won = yield from self.election.elect()
-        if not self._is_alone:
-            self._follow_election()
+        self._follow_election()
         if has_won:
             self._watcher.schedule_full_refresh(with_states=self.election.others_wrote)
             self.election.others_wrote = False

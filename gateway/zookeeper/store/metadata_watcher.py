@@ -57,10 +57,8 @@ class MetadataWatcher:
 
     def schedule_full_refresh(self, *, with_states: bool = False) -> None:
         """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
-        for path in (CONTROLLER_PATH, *SINGLES, *_DIRECTORIES, *ORDERS):
+        for path in (CONTROLLER_PATH, BROKER_IDS_PATH, *SINGLES, *_DIRECTORIES, *ORDERS):
             self._watches.note(path)
-        if not self._parts.is_alone:
-            self._watches.note(BROKER_IDS_PATH)
         if self.term is None:
             self.schedule_topic_configs(self._store.written_image.topics)
         else:

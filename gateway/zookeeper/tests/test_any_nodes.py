@@ -3,7 +3,7 @@
 After each of them a topic can be created and is led, groups are listed and described, each node that cannot be read is
 named once, and no traceback is logged. In the end no offset is gone of a topic that nobody has deleted. Nobody deletes
 one here: the writer leaves out orders for topics of the broker, the places of the broker itself (`/brokers/ids/0`), and
-whole registrations of other brokers, which the broker refuses to serve beside.
+whole registrations of other brokers, which would get partitions.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.zookeeper.membership import source
 from headgate.gateway.zookeeper.metadata.differences import topic_records
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
@@ -20,7 +19,6 @@ class TwoBrokers:
     """The brokers, each with its own clock."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(source, "SERVES_ALONE", False)
         self.keeper = ZooKeeperModel()
         self.brokers = [WholeBroker(directory / str(number), self.keeper, node_id=str(number)) for number in range(2)]
         self.settle()

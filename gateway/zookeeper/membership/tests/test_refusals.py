@@ -16,8 +16,6 @@ REFUSALS = [
     refusals.embedded_log(AT, "/data"),
     refusals.kraft_directory(AT, "/data"),
     refusals.id_in_use(AT, 0, ADDRESS, OWNER, 5),
-    refusals.other_brokers(AT, [(1, ADDRESS), (2, None)]),
-    refusals.other_controller(AT, 1, 5),
     refusals.migrated(AT, 3),
     refusals.unwritable(AT, "the node /x", "NO_AUTH"),
     refusals.not_registered(AT, 0, 5_000, "no connection"),
@@ -49,4 +47,4 @@ def test_a_lost_connection_is_no_refusal() -> None:
 
 
 def test_a_time_is_in_utc() -> None:
-    assert "since 1970-01-01 00:00:00 UTC" in str(refusals.other_controller(AT, 1, 5))
+    assert "since 1970-01-01 00:00:00 UTC" in str(refusals.id_in_use(AT, 1, None, None, 5))
