@@ -33,7 +33,7 @@ from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.tasks import Task, WaitList, as_task, run
-from headgate.protocol.errors import KafkaError, without_frames
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -160,6 +160,17 @@ class MetadataStore(ABC):
     def renew_image(self) -> None:
         """Drop results cached with the image, such as Metadata responses: the broker serves other partitions now."""
         self.image = self.image._replace()
+
+    def check_controller(self) -> None:
+        """Raises KafkaError(NOT_CONTROLLER) unless this broker is the controller, which changes topics for clients."""
+        if self.image.controller_id != self._config.node_id:
+            raise self._not_controller()
+
+    def _not_controller(self) -> KafkaError:
+        controller = self.image.controller_id
+        where = "no other one is known yet; ask again" if controller < 0 else f"broker {controller} is: ask that one"
+        message = f"{ErrorCode.NOT_CONTROLLER.message} Broker {self._config.node_id} is not the controller, {where}"
+        return KafkaError(ErrorCode.NOT_CONTROLLER, message)
 
     # Operations
 

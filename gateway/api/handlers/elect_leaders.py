@@ -29,6 +29,8 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
     """Answer for every partition in the request. A request for all partitions lists only new leaders, so none."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} does not exist")
+    if request.topic_partitions is None:
+        context.broker.metadata.check_controller()
     topics = request.topic_partitions or ()
     image = context.broker.metadata.image
     return ElectLeadersResponse(
@@ -43,6 +45,7 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
 
 def _results(wanted: TopicPartitions, image: Image, broker: Services) -> list[PartitionResult]:
     def answer(index: int) -> PartitionResult:
+        broker.metadata.check_controller()
         topic = image.topics.get(wanted.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {wanted.topic}")

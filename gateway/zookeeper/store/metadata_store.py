@@ -319,12 +319,6 @@ class ZooKeeperMetadataStore(MetadataStore):
             for submitted in [each for each in self._queue if needs_controller(each.change.records)]:
                 self._finish(submitted, self._not_controller())
 
-    def _not_controller(self) -> KafkaError:
-        controller = self.image.controller_id
-        where = "no other one is known yet; ask again" if controller < 0 else f"broker {controller} is: ask that one"
-        message = f"{ErrorCode.NOT_CONTROLLER.message} Broker {self._config.node_id} is not the controller, {where}"
-        return KafkaError(ErrorCode.NOT_CONTROLLER, message)
-
     def _store(self, head: SubmittedChange) -> Task[None]:
         """Write a change, and end it. Only a lost connection or another controller leaves it pending."""
         error, is_final = yield from self._writer.write(head)
