@@ -43,6 +43,7 @@ TOGETHER: tuple[str | tuple[str, ...], ...] = (
     "compat_tests/zookeeper/test_old_tools",
     "compat_tests/storage/test_power_cut",
     "compat_tests/zookeeper/test_offsets",
+    "compat_tests/cluster/test_followers",
 )
 # Files with a test of more than twenty seconds
 LONG = {
@@ -58,6 +59,7 @@ LONG = {
     "spark/test_sink",
     "spark/test_table",
     "spark/test_sink_kills",
+    "cluster/test_followers",
 }
 
 FIGURES: list[str] = []

@@ -90,7 +90,10 @@ class Broker(ABC):
 
 
 class HeadgateBroker(Broker):
-    """`headgate serve`, the installed command, configured by its command line only."""
+    """`headgate serve`, the installed command, configured by its command line only.
+
+    Without a `port` it has any; `process_group=0` keeps a terminal's Ctrl-C from it.
+    """
 
     def __init__(
         self,
@@ -98,14 +101,16 @@ class HeadgateBroker(Broker):
         settings: Mapping[str, str] | None = None,
         data: Path | None = None,
         arguments: Sequence[str] = (),
+        port: int = 0,
     ) -> None:
         super().__init__(directory, data or directory / "data", directory / "stderr.log")
         self.arguments = arguments
         self.settings = dict(settings or {})
         self.output = directory / "stdout.log"
-        self.port = 0
+        self.port = port
         self.has_reserved = False
         self.process: subprocess.Popen[bytes] | None = None
+        self.process_group: int | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -132,7 +137,13 @@ class HeadgateBroker(Broker):
             self.port, self.has_reserved = reserve(self, self.port), True
         self.output.write_bytes(b"")
         with self.output.open("ab") as output, self.errors.open("ab") as errors:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                process_group=self.process_group,
+            )
         return until(self.is_ready, f"the broker to be ready; its errors are in {self.errors}", START_LIMIT_S, 0.005)
 
     def is_ready(self) -> bool:

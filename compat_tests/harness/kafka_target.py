@@ -62,7 +62,7 @@ class KafkaBroker(Broker):
 
 
 class KafkaZooKeeperBroker(KafkaBroker):
-    """Kafka 0.8.2, 2.8 or 3.9 with a ZooKeeper, as broker 0."""
+    """Kafka 0.8.2, 2.8 or 3.9 with a ZooKeeper."""
 
     SETTINGS: ClassVar[Mapping[str, str]] = {
         "group.initial.rebalance.delay.ms": "0",
@@ -70,12 +70,15 @@ class KafkaZooKeeperBroker(KafkaBroker):
         "controlled.shutdown.enable": "false",
     }
 
-    def __init__(self, directory: Path, connect: str, settings: Mapping[str, str], jar_set: str) -> None:
+    def __init__(
+        self, directory: Path, connect: str, settings: Mapping[str, str], jar_set: str, broker_id: int = 0
+    ) -> None:
         self.connect = connect
+        self.broker_id = broker_id
         super().__init__(directory, settings, jar_set)
 
     def new_kafka(self, directory: Path, settings: Mapping[str, str], jar_set: str) -> ApacheKafka:
         toolchain.jars(jar_set)
         directory.mkdir(parents=True, exist_ok=True)
         more: dict[str, Any] = {"jar_set": jar_set, "directory": directory, "heap": "256m", "options": QUICK_START}
-        return KafkaOnZooKeeper(self.connect, 0, settings, **more)
+        return KafkaOnZooKeeper(self.connect, self.broker_id, settings, **more)

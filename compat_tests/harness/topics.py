@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -28,10 +28,21 @@ def new_topic(bootstrap: str, partitions: int, configs: Mapping[str, str] | None
     return name
 
 
-def create_topics(bootstrap: str, topics: Mapping[str, Mapping[str, str]], partitions: int = 1) -> None:
-    """Create topics by name, each with its configs."""
-    wanted = [NewTopic(name, partitions, 1, config=dict(configs)) for name, configs in topics.items()]
+def create_topics(
+    bootstrap: str, topics: Mapping[str, Mapping[str, str]], partitions: int = 1, replicas: int = 1
+) -> None:
+    """Create topics by name, each with its configs; the broker places the replicas."""
+    wanted = [NewTopic(name, partitions, replicas, config=dict(configs)) for name, configs in topics.items()]
     ask(bootstrap, lambda admin: admin.create_topics(wanted, operation_timeout=LIMIT_S))
+
+
+def placed_topic(bootstrap: str, placement: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> str:
+    """Create a topic with a name of its own, with the replicas of each partition, preferred leaders first; the name."""
+    name = f"placed-{next(NUMBERS)}"
+    assignment = [list(replicas) for replicas in placement]
+    wanted = [NewTopic(name, len(placement), replica_assignment=assignment, config=dict(configs or {}))]
+    ask(bootstrap, lambda admin: admin.create_topics(wanted, operation_timeout=LIMIT_S))
+    return name
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

@@ -41,14 +41,25 @@ class Write(NamedTuple):
 class ZooKeeper:
     """One server on this machine. stop() and start() keep port and data; `tick_ms` bounds the sessions' timeouts.
 
-    With `is_synced=False` it leaves the disk to the system: a busy disk would hold up every new session.
+    With `is_synced=False` it leaves the disk to the system: a busy disk would hold up every new session. Without a
+    `directory` it has one for the length of the with-block; without a `port` it has any. `process_group=0` keeps a
+    terminal's Ctrl-C from it.
     """
 
     def __init__(
-        self, *, tick_ms: int = 250, heap: str = "128m", timeout_s: float = 30, is_synced: bool = True
+        self,
+        *,
+        tick_ms: int = 250,
+        heap: str = "128m",
+        timeout_s: float = 30,
+        is_synced: bool = True,
+        directory: Path | None = None,
+        port: int = 0,
     ) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="zookeeper-"))
-        self.port = reserve(self)
+        self.is_own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="zookeeper-"))
+        self.port = reserve(self, port)
+        self.process_group: int | None = None
         self.heap = heap
         self.is_synced = is_synced
         self.timeout_s = timeout_s
@@ -80,7 +91,9 @@ class ZooKeeper:
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = java(main_class, str(self._configuration), options=options, jar_set="zookeeper")
         with self.output.open("ab") as output:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=self.process_group
+            )
         deadline = time.monotonic() + self.timeout_s
         while not self._is_serving():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -106,7 +119,8 @@ class ZooKeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.is_own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def writes(self) -> list[Write]:
         """Every write in the log, in the order of the transactions; the end of a session deletes its nodes."""

@@ -16,6 +16,7 @@ from compat_tests.harness.waiting import until
 
 CODECS = ("none", "lz4", "zstd")
 UNACKNOWLEDGED = -1
+BURST = 12
 MAX_WAITING = 1_000
 """Records of a partition that a producer sends ahead: a backlog on a busy machine would be older than its timeout."""
 
@@ -23,10 +24,12 @@ MAX_WAITING = 1_000
 class Worker:
     """One producer in a thread of its own: to every partition numbered records, `name partition number`, as they go.
 
-    With `keys` the records have so many keys in turn, else none.
+    With `keys` the records have so many keys in turn, else none. `burst` records go with each turn of 4 ms.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, name: int, keys: int = 0) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, name: int, keys: int = 0, burst: int = BURST
+    ) -> None:
         settings = {"bootstrap.servers": bootstrap, "compression.type": CODECS[name % len(CODECS)], "linger.ms": 2}
         settings |= {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000, "log_level": 2}
         settings |= {"batch.size": 65_536}  # fits into the smallest segments
@@ -35,6 +38,7 @@ class Worker:
         self.topic = topic
         self.name = name
         self.keys = keys
+        self.burst = burst
         self.random = random.Random(name)
         # For each partition the offset at which each number was acknowledged
         self.offsets = [array("q") for _ in range(partitions)]
@@ -49,9 +53,9 @@ class Worker:
         return sum(self.acknowledged_in)
 
     def run(self) -> None:
-        """A few thousand records a second: enough that every kill finds requests in flight."""
+        """By default a few thousand records a second: enough that every kill finds requests in flight."""
         while not self.is_ending.is_set():
-            for _ in range(12):
+            for _ in range(self.burst):
                 partition = self.random.randrange(len(self.offsets))
                 if len(self.offsets[partition]) - self.acknowledged_in[partition] < MAX_WAITING:
                     self.send_one(partition)
@@ -92,8 +96,10 @@ class Worker:
 class Load:
     """Several workers on one topic, for the length of a with-block; all is acknowledged at its end."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, producers: int, keys: int = 0) -> None:
-        self.workers = [Worker(bootstrap, topic, partitions, name, keys) for name in range(producers)]
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, producers: int, keys: int = 0, burst: int = BURST
+    ) -> None:
+        self.workers = [Worker(bootstrap, topic, partitions, name, keys, burst) for name in range(producers)]
 
     def __enter__(self) -> Self:
         for worker in self.workers:
