@@ -120,11 +120,6 @@ class BrokerConfig(broker_table.Settings):
                 return endpoint.host, endpoint.port or local_port
         return local_host, local_port
 
-    @property
-    def inter_broker_listener(self) -> str:
-        """The name of the listener for requests between brokers."""
-        return self.listeners[0].name
-
     def listener_value(self, listener: str, name: str) -> Any:
         """The value of a setting that a listener has for itself (`broker_table.OF_LISTENERS`); None if it has none."""
         given = self._given.get(f"listener.name.{listener.lower()}.{name}")
