@@ -26,9 +26,9 @@ from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Caller, Outcome, Task, Tasks, shielded, value_of
+from headgate.gateway.zookeeper.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.client_errors import ask_again, for_client, late, leaving, zookeeper_error
-from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import read_offsets
 from headgate.gateway.zookeeper.offsets.marks import Loss, find_loss, mark, mark_path, unmark
 from headgate.gateway.zookeeper.offsets.offset_nodes import (

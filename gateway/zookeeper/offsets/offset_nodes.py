@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from headgate.gateway.runtime.tasks import Caller, Task, gather
+from headgate.gateway.zookeeper.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.layout.consumers import (
     CONSUMERS_PATH,
     ConsumerOffset,
@@ -21,7 +22,6 @@ from headgate.gateway.zookeeper.layout.consumers import (
     partition_of,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.requests import Failed, checked, children, exists, get_many
 from headgate.gateway.zookeeper.session import (

@@ -26,13 +26,13 @@ from headgate.gateway.coordinator.gathering import caught, gather_replies
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.tasks import PAUSE, Caller, Outcome, Task, gather, shielded, value_of
+from headgate.gateway.zookeeper.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.client_errors import ask_again, for_client, late
-from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, DeletedTopics, read_notes
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, DualGroupServices, State
 from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.gateway.runtime.tasks import Caller, Task
+from headgate.gateway.zookeeper.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.requests import Failed

@@ -33,8 +33,9 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.tasks import Running
 from headgate.gateway.tests.requests import commit_request
+from headgate.gateway.zookeeper import combined_writes
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic, TopicAssignment
-from headgate.gateway.zookeeper.offsets import combined_writes, offset_nodes
+from headgate.gateway.zookeeper.offsets import offset_nodes
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC, image_of
 from headgate.gateway.zookeeper.offsets.tests.dual_world import (

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.runtime.tasks import Caller, Task, run
+from headgate.gateway.zookeeper.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, IN_FLIGHT, NO_OFFSET, NodeOffset, OffsetNodes
 from headgate.gateway.zookeeper.requests import Failed
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, KeeperError, SetData

@@ -1,4 +1,4 @@
-"""Writes of many groups as few multis: while two are under way, all that waits becomes the next one.
+"""Writes of many parts as few multis: while two are under way, all that waits becomes the next one.
 
 A request costs kazoo and ZooKeeper about the same with one write as with fifty, and each reaches ZooKeeper's disk by
 itself. Each write stands for itself all the same: where one is refused, the others of its multi are sent again.
@@ -24,7 +24,7 @@ from headgate.gateway.zookeeper.session import (
     SetData,
 )
 
-logger = logging.getLogger("headgate.groups")
+logger = logging.getLogger("headgate.zookeeper")
 
 AT_A_TIME: Final = 2
 MOST_OPERATIONS: Final = 128
@@ -126,9 +126,9 @@ def _tell(resume: Resume[Results | Refused], answer: Results | Refused | KeeperE
     try:
         resume(answer)
     except Exception:
-        logger.exception("what follows a write of offsets to ZooKeeper failed")
+        logger.exception("what follows a write to ZooKeeper failed")
 
 
 def _bytes(operations: Sequence[Operation]) -> int:
-    """An upper bound; offsets are short."""
+    """About the size: data are short, so paths count for most."""
     return sum(OVERHEAD_BYTES + 4 * len(operation.path) for operation in operations)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.zookeeper.offsets.combined_writes import AT_A_TIME, MOST_OPERATIONS, CombinedWrites
+from headgate.gateway.zookeeper.combined_writes import AT_A_TIME, MOST_OPERATIONS, CombinedWrites
 from headgate.gateway.zookeeper.session import (
     ANY_VERSION,
     Create,
