@@ -41,6 +41,7 @@ from headgate.gateway.network.links import Link, Links, Transport
 from headgate.gateway.network.server import Limits, Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.in_sync_replicas import IsrChanges
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
 from headgate.gateway.replication.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.replica_manager import ReplicaManager
@@ -302,6 +303,8 @@ class BrokerParts:
         self.partitions = ReplicaManager(
             self.log_manager, config, self.tasks, make_disk, scheduler, events, self.fetchers
         )
+        if self.zookeeper is not None:
+            self.partitions.leadership.in_sync_replicas.changes = self._make_isr_manager(self.zookeeper)
         self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks.touch)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
         self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
@@ -361,6 +364,14 @@ class BrokerParts:
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
         )
+
+    def _make_isr_manager(self, zookeeper: ZooKeeperConnection) -> IsrChanges:
+        from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
+
+        manager = ZooKeeperIsrManager(zookeeper.session, self.config.node_id, self.scheduler)
+        zookeeper.shared.listeners.append(manager.follow_session)
+        zookeeper.shared.when_whole.append(manager.resume)
+        return manager
 
     def _group_view(self) -> GroupView | None:
         """The view of the groups in ZooKeeper; None without ZooKeeper, or if groups there are not shown."""

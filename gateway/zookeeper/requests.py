@@ -29,7 +29,7 @@ from headgate.gateway.zookeeper.session import (
 
 T = TypeVar("T")
 
-_CONNECTION_ENDED: Final = {KeeperError.NOT_CONNECTED, KeeperError.CONNECTION_LOSS, KeeperError.SESSION_EXPIRED}
+CONNECTION_ENDED: Final = {KeeperError.NOT_CONNECTED, KeeperError.CONNECTION_LOSS, KeeperError.SESSION_EXPIRED}
 
 
 _FINAL: Final = {
@@ -135,5 +135,5 @@ def ensure(session: Session, path: str) -> Task[None]:
 def checked(path: str, answer: T | KeeperError) -> T:
     """An answer that is no error. Raises Failed."""
     if isinstance(answer, KeeperError):
-        raise (Lost if answer in _CONNECTION_ENDED else Failed)(path, answer)
+        raise (Lost if answer in CONNECTION_ENDED else Failed)(path, answer)
     return answer
