@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Node
 from headgate.gateway.replication.append import ACKS_ALL, Append
-from headgate.gateway.replication.in_sync_replicas import RETRY_MS
+from headgate.gateway.replication.in_sync_replicas import AT_ONCE, RETRY_MS, InSyncReplicas
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.tasks import Ask, is_task
+from headgate.gateway.runtime.tasks import Ask, Tasks, is_task
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import NOW_MS, HandlerBroker, over_the_wire, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import (
@@ -288,6 +290,52 @@ def test_a_set_that_shrinks_after_the_append_is_told(tmp_path: Path) -> None:
     led.node.time.advance()
     assert [code_of(answer) for answer in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
     led.node.close()
+
+
+class WatchedReplica:
+    """What the look for followers that lag uses of a replica."""
+
+    def __init__(self, looked: Callable[[], None]) -> None:
+        self.progress = self.log = self
+        self.has_resigned = self.is_retired = False
+        self.written_end = 0
+        self._looked = looked
+
+    def lagging(self, *_: float) -> frozenset[int]:
+        self._looked()
+        return frozenset()
+
+
+def test_other_work_has_its_turn_during_a_look() -> None:
+    time = ManualTime()
+    looked: list[int] = []
+    others: list[int] = []
+
+    def look() -> None:
+        looked.append(1)
+        time.scheduler.call_after(0.0, lambda: others.append(len(looked)))
+
+    in_sync_replicas = InSyncReplicas(BrokerConfig.load(""), Tasks(time.clock, time.scheduler))
+    for _ in range(3 * AT_ONCE):
+        in_sync_replicas.watch(cast("Replica", WatchedReplica(look)))
+    time.advance(15_000)
+    assert len(looked) == 3 * AT_ONCE
+    assert others[0] < AT_ONCE
+
+
+def test_changes_are_counted(led: LedPartition) -> None:
+    led.order(isr=(0, 1))
+    led.row(2, 0)
+    led.changes.answer(led.replica.partition_epoch + 1)
+    led.row(1, 0)
+    led.row(2, 0)
+    led.produce(1)
+    led.node.time.advance(2000)
+    led.changes.answer(KafkaError(ErrorCode.INVALID_UPDATE_VERSION))
+    led.node.time.advance(2000)
+    led.changes.answer(led.replica.partition_epoch + 1)
+    counts = led.in_sync_replicas
+    assert (counts.expands, counts.shrinks, counts.refusals) == (1, 1, 1)
 
 
 def test_one_that_stops_leading_fails_appends_at_once(led: LedPartition) -> None:
