@@ -106,7 +106,12 @@ class Progress:
     def join(self, joining: Collection[int]) -> None:
         """Count these followers for the high watermark too, until the next `assign` or `join`."""
         self._joining = frozenset(joining)
-        self._counted = [self._followers[node_id] for node_id in self._in_sync | self._joining]
+        self._counted = [self._followers[node_id] for node_id in self.counted]
+
+    @property
+    def counted(self) -> frozenset[int]:
+        """The followers that the high watermark waits for."""
+        return self._in_sync | self._joining
 
     @property
     def is_leader_alone(self) -> bool:
