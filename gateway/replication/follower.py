@@ -1,9 +1,9 @@
 """One replica of a partition in the follower's role: its log is a copy of the leader's, up to the last fetch.
 
-`fetcher.py` decides what happens to the log, `replica_fetchers.py` has the tasks; this module does the work. Appends are
-inline while the disk is fast, and by a thread otherwise, as those of a leader (`append_queue.py`). A truncation looks
-up its place in a thread, cuts the log in memory, and has the thread change the files. The leader alone moves the high
-watermark. Flushes, retention, compaction, checkpoints and repairs treat the replica as they do a led one.
+`fetcher.py` decides what happens to the log, `replica_fetchers.py` has the tasks; this module does the work. Appends
+are inline while the disk is fast, and by a thread otherwise, as those of a leader (`append_queue.py`). A truncation
+looks up its place in a thread, cuts the log in memory, and has the thread change the files. The leader alone moves the
+high watermark. Flushes, retention, compaction, checkpoints and repairs treat the replica as they do a led one.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ leader has asked for must not come behind the first append of the new one. A new
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Node, Topic

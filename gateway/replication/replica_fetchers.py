@@ -89,7 +89,10 @@ class ReplicaFetchers:
             fetcher.machine.broker_epoch = broker_epoch
 
     def follow(self, key: FetchKey, replica: FollowerReplica, leader: Leader, leader_epoch: int) -> None:
-        """Follow a leader from now on, in a newer leader epoch, or at another address. An older epoch changes nothing."""
+        """Follow a leader from now on, in a newer leader epoch, or at another address.
+
+        An older epoch changes nothing.
+        """
         partition = self._partitions.get(key)
         task = self._fetchers.get(leader)
         if partition is None:

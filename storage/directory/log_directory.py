@@ -405,7 +405,7 @@ class LogDirectory:
             self.pool.pending_deletions.end_removal(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """The last known high watermark of a partition without a replica, from the checkpoint at first; 0 if unknown."""
+        """The last known high watermark of a partition without a replica, at first the checkpoint's; 0 if unknown."""
         return self._high_watermarks.get(key, 0)
 
     def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
