@@ -65,12 +65,12 @@ def compact(
     replica: Replica,
     cleanable: CleanableRatio,
     thread: CleanerThread,
-    is_current: Callable[[Replica, Log], bool],
+    is_current: Callable[[Log], bool],
     failed: Callable[[Replica, Exception], None],
 ) -> Task[bool]:
     """Compact a log. Returns whether the compaction is complete.
 
-    is_current(replica, log)     whether this is still the log of the replica, and still compacted
+    is_current(log)              whether this is still the log of a replica, and still compacted
     failed(replica, error)       called for a failure that is not an abortion
     """
     log, began_ms = replica.log, thread.clock.now_ms()
@@ -80,7 +80,7 @@ def compact(
         began_ms,
         table_bytes=thread.table_bytes,
         read_bytes=thread.read_bytes,
-        is_current=partial(is_current, replica, log),
+        is_current=partial(is_current, log),
     )
     failure = None
     try:
@@ -92,7 +92,7 @@ def compact(
     if failure is None:
         thread.metrics.succeeded()
         _log_result(log, compaction, run_ms)
-    elif not isinstance(failure, (StoppedError, CompactionAborted)) and is_current(replica, log):
+    elif not isinstance(failure, (StoppedError, CompactionAborted)) and is_current(log):
         failed(replica, failure)
     return failure is None
 

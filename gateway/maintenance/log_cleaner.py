@@ -290,13 +290,10 @@ class LogCleaner:
 
     # For a compaction
 
-    def is_current(self, replica: Replica, log: Log) -> bool:
+    def is_current(self, log: Log) -> bool:
         """Whether this is still the log of the partition, and still compacted."""
-        try:
-            found = self._partitions.get(replica.topic, replica.index)
-        except KafkaError:
-            return False
-        return found.log is log and log.config.is_compacted and not self.is_stopped
+        is_of_partition = self._partitions.of_log(log) is not None
+        return is_of_partition and log.config.is_compacted and not self.is_stopped
 
     def failed(self, replica: Replica, error: BaseException) -> None:
         """Note a failed compaction, or a failed look at a log."""
