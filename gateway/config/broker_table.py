@@ -230,10 +230,8 @@ _ALONE = "replication between brokers does not read the setting yet"
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {
     "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
-    "replica.": _ALONE,
-    "replica.high.watermark.checkpoint.interval.ms": "",
-    "replica.lag.time.max.ms": "",
-    "num.replica.fetchers": _ALONE,
+    "replica.socket.": "a follower waits 30 s for its leader, and leaves the buffers of its sockets to the system",
+    "num.replica.fetchers": "one connection to each leader fetches all its partitions",
     "auto.leader.rebalance.enable": _ALONE,
     "leader.imbalance.": _ALONE,
     "request.timeout.ms": _ALONE,

@@ -242,9 +242,9 @@ class Question(NamedTuple):
 class ReplicaFetcher:
     """The partitions that this broker follows from one leader; one request is in flight at a time."""
 
-    def __init__(self, node_id: int, settings: FetchSettings) -> None:
+    def __init__(self, node_id: int, config: FetchSettings) -> None:
         self._node_id = node_id
-        self._settings = settings
+        self._config = config
         self.broker_epoch = -1
         """The epoch of this broker's registration: the leader refuses an older one for its in-sync set (KIP-903)."""
         self._session = FetchSession()
@@ -372,15 +372,15 @@ class ReplicaFetcher:
         rows = {key: self.position(key, partition) for key, partition in named.items()}
         for key, partition in named.items():
             partition.row = rows[key]
-        settings = self._settings
+        config = self._config
         message = self._session.request(
             rows,
             gone,
             replica_id=self._node_id,
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self.broker_epoch),
             max_wait_ms=self._max_wait_ms(now_ms),
-            min_bytes=settings.replica_fetch_min_bytes,
-            max_bytes=max(1, settings.replica_fetch_response_max_bytes - self._held_bytes),
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=max(1, config.replica_fetch_response_max_bytes - self._held_bytes),
         )
         return Question(message, LAST_VERSION_WITH_NAMES if self._without_id else None)
 
@@ -393,13 +393,13 @@ class ReplicaFetcher:
             fetch_offset=log.end_offset,
             last_fetched_epoch=log.last_epoch,
             log_start_offset=log.start_offset,
-            partition_max_bytes=self._settings.replica_fetch_max_bytes,
+            partition_max_bytes=self._config.replica_fetch_max_bytes,
         )
 
     def _max_wait_ms(self, now_ms: float) -> int:
         if self._added:
             return 0
-        wait_ms: float = self._settings.replica_fetch_wait_max_ms
+        wait_ms: float = self._config.replica_fetch_wait_max_ms
         if self._counts[FetchState.WORKING]:
             wait_ms = min(wait_ms, GRACE_MS)
         if self._delayed:
@@ -571,7 +571,7 @@ class ReplicaFetcher:
         heapq.heappush(self._delayed, (partition.backoff.due_ms, self._number, partition))
 
     def _new_backoff(self) -> Backoff:
-        most_ms = float(self._settings.replica_fetch_backoff_ms)
+        most_ms = float(self._config.replica_fetch_backoff_ms)
         return Backoff(min(FIRST_DELAY_MS, most_ms), most_ms)
 
     def _hold(self, partition: FollowedPartition, size: int) -> None:

@@ -70,9 +70,9 @@ class FollowerReplica(FollowerLog, Protocol):
 class ReplicaFetchers:
     """The followed partitions of this broker, by leader."""
 
-    def __init__(self, node_id: int, settings: FetchSettings, tasks: Tasks, links: BrokerLinks) -> None:
+    def __init__(self, node_id: int, config: FetchSettings, tasks: Tasks, links: BrokerLinks) -> None:
         self._node_id = node_id
-        self._settings = settings
+        self._config = config
         self._tasks = tasks
         self._links = links
         self._broker_epoch = -1
@@ -110,7 +110,7 @@ class ReplicaFetchers:
         self._tasks.touch(self.changed)
 
     def _open(self, leader: Leader) -> _LeaderTask:
-        machine = ReplicaFetcher(self._node_id, self._settings)
+        machine = ReplicaFetcher(self._node_id, self._config)
         machine.broker_epoch = self._broker_epoch
         link = self._links.open(*leader, f"broker-{self._node_id}-fetcher-0")
         return _LeaderTask(leader, machine, link, self._tasks, self.changed, self._perform)
