@@ -41,9 +41,9 @@ from headgate.gateway.network.links import Link, Links, Transport
 from headgate.gateway.network.server import Limits, Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.in_sync_replicas import IsrChanges
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
-from headgate.gateway.replication.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock

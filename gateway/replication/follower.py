@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from headgate.gateway.replication.append_queue import AppendQueue, DiskMonitor
-from headgate.gateway.replication.fetcher import ReceivedRecords
+from headgate.gateway.replication.fetching.fetcher import ReceivedRecords
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.tasks import Changes, Outcome, Task, WaitList, sleep

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Node, Topic
 from headgate.gateway.replication.directory_status import DirectoryStatus
+from headgate.gateway.replication.fetching.replica_fetchers import Leader, ReplicaFetchers
 from headgate.gateway.replication.follower import Follower, FollowerServices
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable
-from headgate.gateway.replication.replica_fetchers import Leader, ReplicaFetchers
 from headgate.gateway.runtime.tasks import Task, Tasks
 from headgate.protocol.client.fetch_session import FetchKey
 from headgate.storage.config import LogConfig

@@ -32,13 +32,13 @@ from headgate.gateway.metadata.image import PartitionState as PartitionRegistrat
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.follower import Follower
 from headgate.gateway.replication.followership import Followership
 from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.partition_file_tasks import FileTask, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.replication.replica_fetchers import ReplicaFetchers
 from headgate.gateway.runtime.tasks import Changes, Task, Tasks, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from headgate.gateway.replication.fetcher import (
+from headgate.gateway.replication.fetching.fetcher import (
     AppendRecords,
     FollowedPartition,
     FollowerWork,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from headgate.gateway.replication import fetcher as machine
-from headgate.gateway.replication.fetcher import (
+from headgate.gateway.replication.fetching import fetcher as machine
+from headgate.gateway.replication.fetching.fetcher import (
     FIRST_DELAY_MS,
     GRACE_MS,
     AppendRecords,
@@ -22,7 +22,7 @@ from headgate.gateway.replication.fetcher import (
     common_end,
     progress,
 )
-from headgate.gateway.replication.tests.replicated_partitions import Batch, ModelLog, Settings
+from headgate.gateway.replication.fetching.tests.replicated_partitions import Batch, ModelLog, Settings
 from headgate.protocol.client.fetch_session import FetchKey
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.gateway.replication import fetcher as machine
-from headgate.gateway.replication.fetcher import (
+from headgate.gateway.replication.fetching import fetcher as machine
+from headgate.gateway.replication.fetching.fetcher import (
     AppendRecords,
     FetchState,
     FollowedPartition,
@@ -20,8 +20,8 @@ from headgate.gateway.replication.fetcher import (
     ReplicaFetcher,
     Truncate,
 )
-from headgate.gateway.replication.tests import replicated_partitions as model
-from headgate.gateway.replication.tests.replicated_partitions import BrokenRule, Cluster
+from headgate.gateway.replication.fetching.tests import replicated_partitions as model
+from headgate.gateway.replication.fetching.tests.replicated_partitions import BrokenRule, Cluster
 from headgate.protocol.client.fetch_session import FetchKey
 from headgate.protocol.messages.fetch import FetchPartition
 from headgate.protocol.tests.examples import first_in_unit

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from headgate.gateway.replication.fetcher import (
+from headgate.gateway.replication.fetching.fetcher import (
     AppendRecords,
     FetchSettings,
     FetchState,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.replication.fetcher import ReceivedRecords
-from headgate.gateway.replication.replica_fetchers import Leader, ReplicaFetchers
-from headgate.gateway.replication.tests.replicated_partitions import Batch, ModelLog, Settings
+from headgate.gateway.replication.fetching.fetcher import ReceivedRecords
+from headgate.gateway.replication.fetching.replica_fetchers import Leader, ReplicaFetchers
+from headgate.gateway.replication.fetching.tests.replicated_partitions import Batch, ModelLog, Settings
 from headgate.gateway.runtime.tasks import Ask, Outcome, Task, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.client.fetch_session import FetchKey
