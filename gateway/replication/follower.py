@@ -20,7 +20,6 @@ from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.tasks import Changes, Outcome, Task, WaitList, sleep
 from headgate.protocol.client.fetch_session import FetchKey
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
-from headgate.storage.log import flushing
 from headgate.storage.log.following import FollowerAppend, UnexpectedAppendOffset
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import FAILED, RETIRED, ROLLING, STAGED, WRITING
@@ -88,7 +87,9 @@ class Follower(Replica):
 
     @property
     def is_durable(self) -> bool:
-        return not self.log.config.fsync_before_commit or self.log.recovery_point >= self.log.end_offset
+        log = self.log
+        durable_end = log.recovery_point if log.config.fsync_before_commit else log.written_end
+        return min(durable_end, log.written_end) >= log.end_offset
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
@@ -127,8 +128,11 @@ class Follower(Replica):
     def sync(self) -> Task[None]:
         """Wait until all records are durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         while not self.is_durable:
-            if self.log.sync_error is not None:
-                raise flushing.refusal(self.log)
+            if self.log.lock.operations & _BEING_WRITTEN:  # a write of the time as the leader
+                yield sleep(self.disk.scheduler, BUSY_MS)
+                continue
+            if self.log.sync_error is not None or self.log.is_retired:
+                raise self._refusal("be synced")
             self.disk.group_commit.sync_after_turn(self)
             yield Changes((self.waiters,), self.disk.clock.monotonic_ms() + SYNC_MS)
 
@@ -153,7 +157,7 @@ class Follower(Replica):
         log, scheduler = self.log, self.disk.scheduler
         while (work := begin()) is None:
             if log.lock.operations & (FAILED | RETIRED):
-                raise self._refusal()
+                raise self._refusal("be cut")
             yield sleep(scheduler, BUSY_MS)
         try:
             yield partial(scheduler.in_slices, work.steps())
@@ -163,7 +167,7 @@ class Follower(Replica):
             self.apply_truncation()
             yield from self._write_files(work)
         if not log_truncation.end(log, work):
-            raise self._refusal(work.error)
+            raise self._refusal("be cut", work.error)
         self.notify()
 
     def _write_files(self, work: LogTruncation) -> Task[None]:
@@ -181,9 +185,9 @@ class Follower(Replica):
             logger.error(message, *self.log.key, work.offset, wait_ms / 1000, work.error)
             yield sleep(scheduler, wait_ms)
 
-    def _refusal(self, error: BaseException | None = None) -> KafkaError:
-        reason = error or self.log.sync_error or "the log was deleted"
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.log.name} cannot be cut: {reason}")
+    def _refusal(self, what: str, error: BaseException | None = None) -> KafkaError:
+        reason = error or self.log.sync_error or "it was deleted"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.log.name} cannot {what}: {reason}")
 
     def take_over(self, high_watermark: int, start_offset: int) -> None:
         """Move the high watermark and the start of the log. Neither goes back."""

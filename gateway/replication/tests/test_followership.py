@@ -1,112 +1,248 @@
-"""Whole brokers replicate: acknowledged records are on all in-sync replicas, byte for byte, whoever leads or dies."""
+"""The role of a partition follows the image: led, followed, neither; and back, after the work that is under way."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headgate.gateway.replication.tests.memory_cluster import PRODUCE_VERSION, TOPIC, Cluster, run_cluster
-from headgate.gateway.tests.builders import NOW_MS, records
-from headgate.gateway.tests.requests import produce_request
-from headgate.protocol.errors import ErrorCode
+from headgate.gateway.metadata.image import Image, Node, PartitionState
+from headgate.gateway.replication.append import ACKS_ALL, Append
+from headgate.gateway.replication.follower import Follower
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.tests.builders import NOW_MS, HandlerBroker, records
+from headgate.protocol.errors import ErrorCode, KafkaError
 
-pytestmark = pytest.mark.slow
-
-
-def batch(*values: bytes) -> memoryview:
-    return records(*values, timestamp=NOW_MS)
-
-
-def test_followers_have_what_is_acknowledged_byte_for_byte(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        for number in range(20):
-            assert await cluster.produce(0, batch(b"%d" % number, b"v" * 100)) == ErrorCode.NONE
-        assert {end for _, end in cluster.ends().values()} == {40}
-        await cluster.until(cluster.are_equal)
-        assert len({cluster.stored(node_id) for node_id in range(3)}) == 1
-        assert len(cluster.stored(0)) > 2000
-        for node_id in (1, 2):
-            assert await cluster.produce(node_id, batch(b"v")) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert (await cluster.fetch(node_id)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    run_cluster(tmp_path, scenario)
+KEY = "t", 0
 
 
-def test_a_killed_follower_catches_up(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        assert await cluster.produce(0, batch(b"first")) == ErrorCode.NONE
-        await cluster.kill(2)
-        assert await cluster.produce(0, batch(b"second")) == ErrorCode.NONE, "once broker 2 has left the set"
-        assert cluster.state.isr == (0, 1)
-        await cluster.start(2)
-        cluster.order(2)
-        await cluster.until(lambda: cluster.state.isr == (0, 1, 2))
-        await cluster.until(cluster.are_equal)
-        assert cluster.stored(2) == cluster.stored(0)
+class Partition:
+    """One partition, whose state the test sets; broker 1 has an address, broker 2 has none."""
 
-    run_cluster(tmp_path, scenario, replica_lag_time_max_ms="2000")
+    def __init__(self, path: Path, **settings: str) -> None:
+        self.node = HandlerBroker(path, **settings)
+        self.node.services.metadata.create_topic("t", 1)
 
+    @property
+    def partitions(self) -> ReplicaManager:
+        return self.node.services.partitions
 
-def test_a_deposed_leader_is_cut_where_histories_part(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        assert await cluster.produce(0, batch(b"committed")) == ErrorCode.NONE
-        await cluster.until(cluster.are_equal)
-        cluster.refused.add(cluster.live[0].host)
-        for node_id in (1, 2):
-            cluster.live[node_id].broker.parts.fetchers.unfollow(cluster.replica(node_id).key)  # type: ignore[attr-defined]
-        assert await cluster.produce(0, batch(b"lost"), acks=1) == ErrorCode.NONE
-        cluster.order(1, 2, leader=1, isr=(1, 2))
-        assert await cluster.produce(1, batch(b"kept")) == ErrorCode.NONE
-        assert b"lost" in cluster.stored(0)
-        assert b"lost" not in bytes((await cluster.fetch(0)).records), "a consumer sees what is committed"
-        cluster.order(0)
-        await cluster.until(cluster.are_equal)
-        assert cluster.ends()[0] == (2, 2)
-        assert b"kept" in cluster.stored(0)
-        assert len({cluster.stored(node_id) for node_id in range(3)}) == 1
+    @property
+    def replica(self) -> Replica:
+        (replica,) = self.partitions
+        return replica
 
-    run_cluster(tmp_path, scenario)
+    @property
+    def follower(self) -> Follower:
+        assert isinstance(self.replica, Follower)
+        return self.replica
 
+    @property
+    def image(self) -> Image:
+        return self.node.services.metadata.image
 
-def test_a_follower_leads_with_its_high_watermark(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        for _ in range(3):
-            assert await cluster.produce(0, batch(b"v")) == ErrorCode.NONE
-        await cluster.until(cluster.are_equal)
-        await cluster.kill(0)
-        cluster.order(1, leader=1, isr=(1, 2))
-        assert cluster.replica(1).high_watermark == 3, "before any follower has fetched"
-        cluster.order(2)
-        assert await cluster.produce(1, batch(b"v")) == ErrorCode.NONE
-        await cluster.start(0)
-        cluster.order(0)
-        await cluster.until(cluster.are_equal)
-        assert cluster.ends()[0] == (4, 4)
+    @property
+    def state(self) -> PartitionState:
+        return self.image.topics["t"].partitions[0]
 
-    run_cluster(tmp_path, scenario)
+    def order(self, **changes: Any) -> None:
+        """The image has another state of the partition, in a new leader epoch."""
+        old, state = self.image, self.state
+        epoch = changes.pop("leader_epoch", state.leader_epoch + 1)
+        state = state._replace(
+            leader_epoch=epoch, partition_epoch=state.partition_epoch + 1, **{"replicas": (0, 1, 2), **changes}
+        )
+        topic = old.topics["t"]._replace(partitions=(state,))
+        self._change(old._replace(topics={**old.topics, "t": topic}), "t")
 
+    def set_brokers(self, **hosts: str) -> None:
+        """The live brokers, by `b<id>`."""
+        brokers = {int(name[1:]): Node(int(name[1:]), None, {"PLAINTEXT": (host, 9)}) for name, host in hosts.items()}
+        self._change(self.image._replace(brokers={**brokers, 0: Node(0, None, {})}))
 
-def test_waiting_producers_hear_of_the_end_of_the_lead(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        for node_id in (1, 2):
-            await cluster.kill(node_id)
-        client = cluster.client(0)
-        await client.send(produce_request(batch(b"v"), TOPIC), PRODUCE_VERSION)
-        await cluster.until(lambda: cluster.replica(0).uncommitted == 1)
-        cluster.order(0, leader=1)
-        response = await client.receive()
-        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    def _change(self, new: Image, *names: str) -> None:
+        old, self.node.services.metadata.image = self.image, new
+        self.partitions.follow(old, new, names)
 
-    run_cluster(tmp_path, scenario)
+    @property
+    def followed(self) -> dict[str, int]:
+        """The host of the leader that is followed -> the number of partitions."""
+        fetchers = self.node.parts.fetchers._fetchers
+        return {leader.host: len(task.machine) for leader, task in fetchers.items()}
+
+    def code(self) -> ErrorCode:
+        with pytest.raises(KafkaError) as refused:
+            self.partitions.get(*KEY)
+        return refused.value.code
 
 
-def test_a_leader_at_another_address_is_found_in_the_same_epoch(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        assert await cluster.produce(0, batch(b"v")) == ErrorCode.NONE
-        cluster.move(0)
-        assert await cluster.produce(0, batch(b"v")) == ErrorCode.NONE
-        await cluster.until(cluster.are_equal)
-        assert cluster.opened == ["0-1", "0-1-moved"]
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[Partition]:
+    partition = Partition(tmp_path)
+    partition.set_brokers(b1="one", b2="two")
+    yield partition
+    partition.node.close()
 
-    run_cluster(tmp_path, scenario, 2)
+
+def test_a_replica_of_another_leader_follows(partition: Partition) -> None:
+    log = partition.replica.log
+    partition.order(leader=1)
+    assert partition.follower.log is log
+    assert partition.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (len(partition.partitions), partition.followed) == (0, {"one": 1})
+    assert partition.partitions.of_log(log) is partition.follower
+    follower = partition.follower
+    partition.order(leader=2)
+    assert partition.follower is follower
+    assert (partition.followed, follower.leader_epoch) == ({"two": 1}, partition.state.leader_epoch)
+
+
+def test_without_a_leader_or_its_address_nothing_is_fetched(partition: Partition) -> None:
+    partition.order(leader=3)
+    assert partition.followed == {}
+    partition.order(leader=-1)
+    assert partition.followed == {}
+    assert "no leader" in partition.partitions._states.unavailable(KEY).refusal(*KEY).message  # type: ignore[union-attr]
+    partition.order(leader=1)
+    assert partition.followed == {"one": 1}
+
+
+def test_a_leader_is_followed_once_its_address_is_known(partition: Partition) -> None:
+    partition.order(leader=3)
+    partition.set_brokers(b1="one", b3="three")
+    assert partition.followed == {"three": 1}
+    partition.set_brokers(b1="one", b3="elsewhere")
+    assert partition.followed == {"elsewhere": 1}
+    partition.set_brokers(b1="one")
+    assert partition.followed == {}
+
+
+def test_one_that_stops_leading_fails_its_appends(partition: Partition) -> None:
+    partition.order(leader=0, isr=(0, 1))
+    append = Append(partition.replica, ACKS_ALL)
+    append.end_write(partition.replica.append(records(b"v"), ACKS_ALL, NOW_MS))
+    assert not append.has_ended
+    partition.order(leader=1)
+    assert isinstance(append.error, KafkaError)
+    assert append.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_high_watermark_stays_over_all_roles(partition: Partition) -> None:
+    partition.replica.append(records(b"a", b"b", b"c"), 1, NOW_MS)
+    partition.order(leader=1)
+    assert partition.follower.high_watermark == 3
+    partition.order(leader=0, isr=(0, 1))
+    assert partition.replica.high_watermark == 3
+    partition.replica.append(records(b"not committed"), 1, NOW_MS)
+    partition.order(leader=1, replicas=(1, 2))
+    assert list(partition.partitions) == []
+    partition.node.parts.maintenance.checkpoint()
+    partition.order(leader=1)
+    assert partition.follower.high_watermark == 3
+    partition.node.log_manager.close(partition.partitions.high_watermarks)
+    partition.node.start()
+    assert partition.node.log_manager.high_watermark(KEY) == 3
+
+
+def test_a_lead_begins_after_the_work_of_the_follower(partition: Partition) -> None:
+    partition.replica.append(records(b"a", b"b"), 1, NOW_MS)
+    partition.order(leader=1)
+    slices = partition.node.time.scheduler.hold_slices()
+    follower, fetchers = partition.follower, partition.node.parts.fetchers
+    followed = fetchers._partitions[follower.key]
+    assert followed.fetcher is not None
+    fetchers._perform(followed.fetcher._cut(followed, 0))
+    partition.order(leader=0, isr=(0, 1))
+    partition.node.time.advance(1000)
+    assert partition.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert KEY in partition.partitions.opening
+    partition.order(leader=1)
+    partition.order(leader=0, isr=(0, 1))
+    slices.run_all()
+    partition.node.time.advance()
+    led = partition.partitions.get(*KEY)
+    assert (led.log.end_offset, led.leader_epoch) == (0, partition.state.leader_epoch)
+    assert not partition.followed
+
+
+def test_a_follower_again_does_not_lead_after_its_work(partition: Partition) -> None:
+    partition.replica.append(records(b"a", b"b"), 1, NOW_MS)
+    partition.order(leader=1)
+    slices = partition.node.time.scheduler.hold_slices()
+    follower, fetchers = partition.follower, partition.node.parts.fetchers
+    followed = fetchers._partitions[follower.key]
+    assert followed.fetcher is not None
+    fetchers._perform(followed.fetcher._cut(followed, 0))
+    partition.order(leader=0, isr=(0, 1))
+    partition.order(leader=2)
+    slices.run_all()
+    partition.node.time.advance()
+    assert partition.follower is follower
+    assert partition.followed == {"two": 1}
+
+
+def test_a_new_follower_gets_a_log(partition: Partition) -> None:
+    partition.node.services.metadata.create_topic("u", 1)
+    old = partition.image
+    for name in ("t", "u"):
+        topic = old.topics[name]
+        state = topic.partitions[0]._replace(leader=1, replicas=(1, 0), isr=(1,))
+        fresh = topic._replace(topic_id=name.encode() * 16, partitions=(state, state))
+        new = partition.image._replace(topics={**partition.image.topics, name: fresh})
+        before = partition.image
+        partition.node.services.tasks.start(partition.partitions.prepare(before, new, [name]))
+        partition._change(new, name)
+    partition.node.time.advance()
+    keys = {replica.log.key: replica.log.topic_id for replica in partition.partitions}
+    assert keys == {("t", 0): b"t" * 16, ("t", 1): b"t" * 16, ("u", 0): b"u" * 16, ("u", 1): b"u" * 16}
+    assert all(isinstance(replica, Follower) for replica in partition.partitions)
+    assert partition.followed == {"one": 4}
+
+
+def test_a_deleted_topic_is_followed_no_more(partition: Partition) -> None:
+    partition.order(leader=1)
+    topics = {name: topic for name, topic in partition.image.topics.items() if name != "t"}
+    partition._change(partition.image._replace(topics=topics), "t")
+    assert partition.followed == {}
+    assert partition.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert KEY not in partition.node.log_manager
+
+
+def test_a_stopped_partition_is_followed_in_a_newer_epoch(partition: Partition) -> None:
+    partition.order(leader=1)
+    epoch = partition.state.leader_epoch
+    partition.partitions.stop(KEY)
+    assert partition.followed == {}
+    partition.set_brokers(b1="one", b2="elsewhere")
+    partition.order(leader=1, leader_epoch=epoch)
+    assert partition.followed == {}
+    assert partition.follower.log.end_offset == 0, "the log stays open"
+    partition.order(leader=1)
+    assert partition.followed == {"one": 1}
+    partition.partitions.stop(KEY, partition.state.leader_epoch + 1)
+    partition.order(leader=1)
+    assert partition.followed == {}
+
+
+def test_a_log_without_a_replica_is_deleted_by_an_order(partition: Partition) -> None:
+    ended: list[object] = []
+    partition.order(leader=1)
+    partition.node.services.tasks.start(partition.partitions.delete(KEY), ended.append)
+    assert isinstance(ended[0], KafkaError)
+    assert ended[0].code == ErrorCode.FENCED_LEADER_EPOCH
+    partition.order(leader=1, replicas=(1, 2))
+    threads = partition.node.time.scheduler.hold()
+    partition.partitions.go_on_in_threads()
+    partition.node.services.tasks.start(partition.partitions.delete(KEY), ended.append)
+    partition.node.services.tasks.start(partition.partitions.delete(KEY), ended.append)
+    partition.node.time.advance()
+    assert len(ended) == 1
+    assert partition.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    threads.run_all()
+    partition.node.time.advance()
+    assert ended[1:] == [None, None]
+    directory = Path(partition.node.config.log_directories[0])
+    assert [path.name.endswith("-delete") for path in directory.glob("t-*")] == [True]
