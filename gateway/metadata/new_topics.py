@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from itertools import product
+from itertools import product, zip_longest
 from random import Random
+from typing import Any
 
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -85,13 +86,81 @@ def check_new(name: str, image: Image, before: Image | None = None) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def new_partitions(image: Image, first: int, count: int, factor: int) -> list[PartitionState]:
-    """`count` partitions from index `first` on, spread over the live brokers.
+def configured_factor(image: Image, factor: int) -> int:
+    """A replication factor of the configuration. In a cluster of one broker it is 1.
 
-    Raises KafkaError: INVALID_PARTITIONS, POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
+    A value that was written for a larger cluster must not keep a broker alone from working. A cluster of one has no
+    other broker among its replicas, dead ones included: a topic must not get fewer replicas because brokers are down.
+    """
+    brokers = image.brokers.keys()
+    if factor == 1 or brokers != {image.controller_id}:
+        return factor
+    states = (state for topic in image.topics.values() for state in topic.partitions)
+    return 1 if all(brokers >= set(state.replicas) for state in states) else factor
+
+
+def new_partitions(
+    image: Image, count: int, factor: int, random: Random, present: Sequence[PartitionState] = ()
+) -> list[PartitionState]:
+    """`count` partitions behind the `present` ones of the topic, spread over the live brokers.
+
+    The rule is Kafka's (AdminUtils): leaders follow each other from a random broker on, those of later partitions from
+    the first leader of the topic. Replicas follow their leader at a distance that grows with each round of leaders, so
+    that the partitions of a lost broker go to different ones. Raises KafkaError: INVALID_PARTITIONS, POLICY_VIOLATION,
+    INVALID_REPLICATION_FACTOR.
     """
     check_count(count)
-    brokers = sorted(image.brokers)
+    _check_factor(image, factor)
+    racks = _racks(image)
+    brokers = _alternated(racks)
+    start = distance = 0
+    if present:
+        first = present[0].replicas[0]
+        start = distance = brokers.index(min((broker for broker in racks if broker >= first), default=min(racks)))
+    elif len(brokers) > 1:
+        start, distance = random.randrange(len(brokers)), random.randrange(len(brokers))
+    return [
+        _fresh(_spread(racks, brokers, start + index, distance + index // len(brokers), factor))
+        for index in range(len(present), len(present) + count)
+    ]
+
+
+def _racks(image: Image) -> dict[int, Any]:
+    """The rack of each live broker. Unless all brokers have one, each broker is a rack of its own."""
+    nodes = [image.brokers[broker] for broker in sorted(image.brokers)]
+    have_racks = all(node.rack is not None for node in nodes)
+    return {node.node_id: node.rack if have_racks else node.node_id for node in nodes}
+
+
+def _alternated(racks: Mapping[int, Any]) -> list[int]:
+    """The brokers in an order in which racks alternate: the first broker of each rack, then the second of each."""
+    by_rack: dict[Any, list[int]] = {}
+    for broker, rack in racks.items():
+        by_rack.setdefault(rack, []).append(broker)
+    rounds = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for brokers in rounds for broker in brokers if broker is not None]
+
+
+def _spread(racks: Mapping[int, Any], brokers: Sequence[int], place: int, distance: int, factor: int) -> list[int]:
+    """The replicas of a partition: the leader by its place in `brokers`, and brokers behind it from a distance on.
+
+    A rack gets its second replica when each rack has one.
+    """
+    place %= len(brokers)
+    others, rack_count = [*brokers[place + 1 :], *brokers[:place]], len(set(racks.values()))
+    begin = distance * rack_count % max(1, len(others))
+    replicas, used = [brokers[place]], {racks[brokers[place]]}
+    for broker in (*others[begin:], *others, *others[:begin]):
+        may_have_rack = racks[broker] not in used or len(used) == rack_count
+        if len(replicas) < factor and broker not in replicas and may_have_rack:
+            replicas.append(broker)
+            used.add(racks[broker])
+    return replicas
+
+
+def _check_factor(image: Image, factor: int) -> None:
+    """Raises KafkaError(INVALID_REPLICATION_FACTOR) unless the live brokers can have so many replicas."""
+    brokers = image.brokers
     if factor <= 0:
         raise _invalid_factor(f"Replication factor must be larger than 0, or -1 to use the default value: {factor}")
     if factor > len(brokers):  # the last sentence comes from Kafka in ZooKeeper mode
@@ -100,10 +169,6 @@ def new_partitions(image: Image, first: int, count: int, factor: int) -> list[Pa
             f" reached because only {len(brokers)} broker(s) are registered."
             f" Replication factor: {factor} larger than available brokers: {len(brokers)}."
         )
-    return [
-        _fresh([brokers[(index + step) % len(brokers)] for step in range(factor)])
-        for index in range(first, first + count)
-    ]
 
 
 def check_count(count: int) -> None:

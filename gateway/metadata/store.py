@@ -189,7 +189,8 @@ class MetadataStore(ABC):
         planned = self.planned
         wanted = NewTopic(name, partitions, replication_factor, configs or {}, assignments or {}, before)
         topic_id = new_topic_id(self._random, planned.topic_names)
-        return self.submit(topic_plans.create_topic(planned, self._config, topic_id, wanted), validate_only)
+        records = topic_plans.create_topic(planned, self._config, topic_id, wanted, self._random)
+        return self.submit(records, validate_only)
 
     def delete_topic(self, name: str) -> Change:
         """Delete a topic with everything in it, see `planning.topics.delete_topic`."""
@@ -199,7 +200,8 @@ class MetadataStore(ABC):
         self, name: str, total: int, assignments: Assignments | None = None, *, validate_only: bool = False
     ) -> Change:
         """Add partitions to a topic, see `planning.topics.create_partitions`."""
-        return self.submit(topic_plans.create_partitions(self.planned, name, total, assignments), validate_only)
+        records = topic_plans.create_partitions(self.planned, name, total, self._random, assignments)
+        return self.submit(records, validate_only)
 
     def change_topic_configs(self, name: str, changes: Configs, *, validate_only: bool = False) -> Change:
         """Set and remove configs of a topic, see `planning.configs.change_topic_configs`."""

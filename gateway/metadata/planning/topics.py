@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
 from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.config.broker import BrokerConfig
 from headgate.gateway.metadata.image import Image, PartitionState
-from headgate.gateway.metadata.new_topics import Assignments, assigned_partitions, check_new, new_partitions
+from headgate.gateway.metadata.new_topics import (
+    Assignments,
+    assigned_partitions,
+    check_new,
+    configured_factor,
+    new_partitions,
+)
 from headgate.gateway.metadata.records import config_records, partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord, TopicRecord
@@ -29,7 +36,9 @@ class NewTopic(NamedTuple):
     before: Image | None = None
 
 
-def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: NewTopic) -> list[MetadataRecord]:
+def create_topic(
+    image: Image, config: BrokerConfig, topic_id: bytes, wanted: NewTopic, random: Random
+) -> list[MetadataRecord]:
     """The records of a new topic: the topic, its partitions, its configs.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION,
@@ -37,7 +46,7 @@ def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: Ne
     """
     check_new(wanted.name, image, wanted.before)
     topic_configs.check(wanted.configs)
-    states = _place(image, config, wanted)
+    states = _place(image, config, wanted, random)
     return [
         TopicRecord(name=wanted.name, topic_id=topic_id),
         *partition_records(topic_id, 0, states),
@@ -45,7 +54,7 @@ def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: Ne
     ]
 
 
-def _place(image: Image, config: BrokerConfig, wanted: NewTopic) -> list[PartitionState]:
+def _place(image: Image, config: BrokerConfig, wanted: NewTopic, random: Random) -> list[PartitionState]:
     partitions, factor = wanted.partitions, wanted.replication_factor
     if wanted.assignments:
         for what, number in (("replication factor", factor), ("numPartitions", partitions)):
@@ -53,13 +62,11 @@ def _place(image: Image, config: BrokerConfig, wanted: NewTopic) -> list[Partiti
                 message = f"A manual partition assignment was specified, but {what} was not set to -1."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         return assigned_partitions(image, 0, wanted.assignments)
-    # A default that was written for a larger cluster must not keep a smaller one from working.
-    default_factor = min(config.default_replication_factor, len(image.brokers))
     return new_partitions(
         image,
-        0,
         config.num_partitions if partitions == -1 else partitions,
-        default_factor if factor == -1 else factor,
+        configured_factor(image, config.default_replication_factor) if factor == -1 else factor,
+        random,
     )
 
 
@@ -72,7 +79,7 @@ def delete_topic(image: Image, config: BrokerConfig, name: str) -> list[Metadata
 
 
 def create_partitions(
-    image: Image, name: str, total: int, assignments: Assignments | None = None
+    image: Image, name: str, total: int, random: Random, assignments: Assignments | None = None
 ) -> list[MetadataRecord]:
     """The records that raise the number of a topic's partitions to `total`. `assignments`: new index -> brokers.
 
@@ -88,7 +95,7 @@ def create_partitions(
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        states = new_partitions(image, present, total - present, factor)
+        states = new_partitions(image, total - present, factor, random, topic.partitions)
     elif len(assignments) != total - present:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

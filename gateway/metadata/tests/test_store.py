@@ -64,7 +64,7 @@ def broker() -> Broker:
 
 def topic(name: str, topic_id: bytes = OTHER_ID, partitions: int = 1) -> list[MetadataRecord]:
     """A topic as another broker creates it."""
-    return create_topic(BROKERS, CONFIG, topic_id, NewTopic(name, partitions, 1))
+    return create_topic(BROKERS, CONFIG, topic_id, NewTopic(name, partitions, 1), Random(0))
 
 
 def test_a_change_of_another_broker_is_seen_and_heard(broker: Broker) -> None:

@@ -77,7 +77,7 @@ class SharedNode(HandlerBroker):
         return reply
 
     def their_topic(self, name: str = "t", partitions: int = 1) -> list[MetadataRecord]:
-        return create_topic(self.metadata.image, self.config, THEIRS, NewTopic(name, partitions, 1))
+        return create_topic(self.metadata.image, self.config, THEIRS, NewTopic(name, partitions, 1), self.random)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_partitions_that_another_broker_creates_are_served_here(node: SharedNode
     node.others.change(*node.their_topic(partitions=2))
     assert partitions(node) == 2
     assert code(node.ask(CREATION, 5)) == EXISTS
-    node.others.change(*create_partitions(node.metadata.image, "t", 4))
+    node.others.change(*create_partitions(node.metadata.image, "t", 4, node.random))
     assert partitions(node) == 4
     node.others.change(*config_records("t", {"max.message.bytes": "1000"}))
     assert node.services.partitions.get("t", 3).log.config.max_message_bytes == 1_000
@@ -126,7 +126,7 @@ def test_a_request_goes_through_beside_changes_of_other_things(node: SharedNode)
     for request, version in ((GROWTH, 3), (RETENTION, 2), (SEGMENT, 1), (DELETION, 5)):
         replies = node.begin(request, version)
         node.others.change(
-            *create_topic(node.metadata.image, node.config, bytes([version]) * 16, NewTopic(f"o{version}"))
+            *create_topic(node.metadata.image, node.config, bytes([version]) * 16, NewTopic(f"o{version}"), node.random)
         )
         assert code(node.end(replies)) == NONE
         node.others.change(RemoveTopicRecord(topic_id=bytes([version]) * 16))
@@ -145,7 +145,7 @@ def test_a_topic_may_be_deleted_while_a_request_changes_it(node: SharedNode, req
 def test_partitions_that_two_brokers_add_are_added_once(node: SharedNode) -> None:
     node.others.change(*node.their_topic())
     replies = node.begin(GROWTH, 3)
-    node.others.change(*create_partitions(node.metadata.image, "t", 2))
+    node.others.change(*create_partitions(node.metadata.image, "t", 2, node.random))
     assert code(node.end(replies)) == OVERTAKEN
     assert partitions(node) == 2
     assert code(node.ask(GROWTH, 3)) == NONE
@@ -183,7 +183,7 @@ def test_a_partition_that_lost_records_is_served_under_a_higher_epoch(node: Shar
     node.metadata.is_held = True
     node.services.partitions.leadership.await_epoch(partition)
     node.time.advance()
-    node.others.change(*create_partitions(node.metadata.image, "t", 2))
+    node.others.change(*create_partitions(node.metadata.image, "t", 2, node.random))
     node.metadata.write()
     node.metadata.is_held = False
     assert node.services.partitions.leadership.awaiting_epoch, "another broker was faster"
