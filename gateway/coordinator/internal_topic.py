@@ -30,7 +30,7 @@ class InternalTopic(NamedTuple):
     invalid_key  the error for a key that no record can hold
     encode_key, encode_value  the layout of the records
     partitions, replication_factor, configs  used at the creation of the topic; replication_factor and the config
-                 min.insync.replicas are at most the live brokers
+                 min.insync.replicas are 1 in a cluster of one broker
     compression_codec  of the batches; a number of `protocol.records.compression`
     load_buffer_bytes  the size of one read of a cold log
     write_timeout_ms   the longest wait of a reply for the high watermark

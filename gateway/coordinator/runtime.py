@@ -18,6 +18,7 @@ from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic
 from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.new_topics import configured_factor
 from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
@@ -58,6 +59,7 @@ class CoordinatorRuntime(Generic[S]):
         self._perform = perform
         self._coordinators: dict[int, Coordinator[S]] = {}
         self._count = 0
+        self._refusal = ""  # the last reason why the topic was not created
 
     # Requests
 
@@ -176,13 +178,16 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name} is being created")
 
     def _create_topic(self) -> None:
-        topic, brokers, configs = self._topic, len(self._metadata.image.brokers), dict(self._topic.configs)
+        topic, configs = self._topic, dict(self._topic.configs)
+        factor = configured_factor(self._metadata.image, topic.replication_factor)
         if MIN_ISR in configs:
-            configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), brokers))
+            configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), factor))
         try:
-            self._metadata.create_topic(topic.name, topic.partitions, min(topic.replication_factor, brokers), configs)
+            self._metadata.create_on_demand(topic.name, topic.partitions, factor, configs)
         except (KafkaError, OSError) as error:
-            topic.logger.error("%s cannot be created: %s", topic.name, error)
+            if str(error) != self._refusal:
+                self._refusal = str(error)
+                topic.logger.error("%s cannot be created: %s", topic.name, error)
             message = f"{topic.name} cannot be created; see the log of the broker"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
@@ -195,7 +200,8 @@ class CoordinatorRuntime(Generic[S]):
         """Keep a coordinator for each partition that this broker leads, and for no other."""
         topic = image.topics.get(self._topic.name)
         states = () if topic is None else topic.partitions
-        self._count = len(states)
+        # A group's partition depends on the number. Partitions that the controller has not sent yet have no replicas
+        self._count = len(states) if all(state.replicas for state in states) else 0
         for index in list(self._coordinators):
             if index >= len(states) or not self._is_same(index):
                 self._coordinators.pop(index).close()

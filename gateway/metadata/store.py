@@ -157,6 +157,11 @@ class MetadataStore(ABC):
         """The settings of a topic's logs; the broker's defaults for an unknown topic."""
         return self._config.log_config(self.image.topic_configs(name))
 
+    @property
+    def knows_topics(self) -> bool:
+        """Whether the image has the topics of the cluster. After a start the controller may have to send them first."""
+        return True
+
     def renew_image(self) -> None:
         """Drop results cached with the image, such as Metadata responses: the broker serves other partitions now."""
         self.image = self.image._replace()
@@ -191,6 +196,21 @@ class MetadataStore(ABC):
         topic_id = new_topic_id(self._random, planned.topic_names)
         records = topic_plans.create_topic(planned, self._config, topic_id, wanted, self._random)
         return self.submit(records, validate_only)
+
+    def create_on_demand(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Configs | None = None,
+        *,
+        before: Image | None = None,
+    ) -> Change:
+        """Create a topic that a client or a coordinator of this broker needs, see `planning.topics.create_topic`.
+
+        Any broker may. At a broker that is not the controller, the change settles before the image has the topic.
+        """
+        return self.create_topic(name, partitions, replication_factor, configs, before=before)
 
     def delete_topic(self, name: str) -> Change:
         """Delete a topic with everything in it, see `planning.topics.delete_topic`."""
@@ -240,6 +260,10 @@ class MetadataStore(ABC):
             else:
                 upon.validated.append(change)
             return change
+        return self._begin(change)
+
+    def _begin(self, change: Change) -> Change:
+        """Begin to store a change. Raises KafkaError if the store refuses the change at once."""
         self._pending.append(change)
         try:
             self._write(change)

@@ -168,7 +168,8 @@ def _named(
         return code
 
     def respond(outcomes: Iterable[ErrorCode | None]) -> MetadataResponse:
-        refused = {key: code for key, code in zip(new, outcomes, strict=True) if code is not None}
+        # A topic that was created, but is not in the image: the controller has to send it first
+        refused = {key: code or ErrorCode.LEADER_NOT_AVAILABLE for key, code in zip(new, outcomes, strict=True)}
         description = _Description(request, context)
         rows = list(unique.values())
         return _respond(request, context, rows, description, lambda wanted: description.named(wanted, refused))
@@ -210,7 +211,7 @@ def _create(name: str, before: Image, context: HandlerContext) -> Change:
     metadata = context.broker.metadata
     if name in metadata.planned.topics:  # another client has requested the same topic
         return metadata.submit(())
-    return metadata.create_topic(name, before=before)
+    return metadata.create_on_demand(name, before=before)
 
 
 class _Description:

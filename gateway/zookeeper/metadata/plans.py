@@ -135,6 +135,19 @@ def change_as_broker(cluster: ClusterTree, new: Image, names: Iterable[str], nod
     return [(*checks, *operations)] if operations else []
 
 
+def create_on_demand(cluster: ClusterTree, topic: Topic) -> Multi:
+    """The multi of any broker that creates a topic without states: the controller finds it, and elects leaders.
+
+    `cluster` has the configs that the topic has left behind, or none. Refused if the cluster is gone.
+    """
+    partitions = {index: ReplicaAssignment(state.replicas) for index, state in enumerate(topic.partitions)}
+    return (
+        Check(CLUSTER_ID_PATH),
+        Create(TopicAssignment.path(topic.name), TopicAssignment(topic.topic_id, partitions).encode()),
+        *_write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs, is_new=True),
+    )
+
+
 def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterator[Operation]:
     """Write the configs of brokers and groups, the features and the producer ids that differ."""
     for (resource_type, resource), configs in new.configs.items():

@@ -10,15 +10,18 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
+from headgate.gateway.zookeeper.layout.configs import TOPICS, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.layout.tree import read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
-from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths
+from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths, read_node
 from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused
 from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
@@ -39,6 +42,18 @@ class NotController(Exception):
 
 class ClusterGone(Exception):
     """The nodes of this cluster are gone from ZooKeeper. A change would create fragments of a cluster there."""
+
+
+class TopicOnDemand(Change):
+    """The creation of a topic by a broker that is not the controller, which sends the topic to all brokers."""
+
+    __slots__ = ("again_ms", "topic")
+
+    def __init__(self, topic: Topic, image: Image, again_ms: float) -> None:
+        """`again_ms`: the time from which on the topic may be created again, if it is not in the image."""
+        super().__init__((), image)
+        self.topic = topic
+        self.again_ms = again_ms
 
 
 class SubmittedChange:
@@ -87,6 +102,10 @@ class ChangeWriter:
         for _ in range(_ATTEMPTS):
             if head.is_over:
                 break
+            if isinstance(head.change, TopicOnDemand):
+                if (yield from self._create(head.change.topic)):
+                    return None
+                continue
             try:
                 wanted = yield from self._plan(head)
             except ValueError as error:
@@ -149,6 +168,19 @@ class ChangeWriter:
                 if isinstance(operation, Create) and operation.is_sequential:
                     self._watcher.configs.know_notification(str(result))
         return True
+
+    def _create(self, topic: Topic) -> Task[bool]:
+        """Create a topic for the controller to find. Returns whether it is in ZooKeeper. Raises Failed, ClusterGone."""
+        path = EntityConfigs.path(ConfigEntity(TOPICS, topic.name))
+        operations = plans.create_on_demand(read_cluster((yield from read_node(self._session, path)), bytes), topic)
+        results = yield from multi(self._session, operations)
+        if not isinstance(results, Refused):
+            logger.info("created topic %s on demand; the controller elects its leaders", topic.name)
+            return True
+        if results.error is KeeperError.NO_NODE:
+            yield from self._restore_paths()
+        is_topic = operations[results.place].path == TopicAssignment.path(topic.name)
+        return is_topic and results.error is KeeperError.NODE_EXISTS  # another broker was faster
 
     def _restore_paths(self) -> Task[None]:
         """Create the parent nodes that another program has deleted. Raises ClusterGone, Failed."""

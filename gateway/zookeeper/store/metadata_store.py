@@ -20,7 +20,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.metadata.image import Image, Node
-from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
+from headgate.gateway.metadata.new_topics import new_topic_id
+from headgate.gateway.metadata.planning import topics as topic_plans
+from headgate.gateway.metadata.planning.topics import NewTopic
+from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.tasks import SingleTask, Task, WaitList
@@ -38,7 +41,7 @@ from headgate.gateway.zookeeper.metadata.reading import StoreParts, Watches
 from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.requests import Lost
 from headgate.gateway.zookeeper.session import Session
-from headgate.gateway.zookeeper.store.change_writer import ChangeWriter, NotController, SubmittedChange
+from headgate.gateway.zookeeper.store.change_writer import ChangeWriter, NotController, SubmittedChange, TopicOnDemand
 from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -60,6 +63,8 @@ AGAIN_LINE_MS: Final = 60_000.0
 """The least time between two log lines about changes that are retried every PAUSE_MS."""
 LIST_EVERY_MS: Final = 100.0
 """The least time between two reads of a long list: 10,000 names take some milliseconds."""
+ON_DEMAND_AGAIN_MS: Final = 1_000.0
+"""The least time between two creations of a topic on demand: the controller sends the topic within this time."""
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
 
 
@@ -110,6 +115,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         if is_elected:
             self._watcher.begin_term(others_wrote=False)
         self._writer = ChangeWriter(parts, self._watcher)
+        self._on_demand: dict[str, TopicOnDemand] = {}
+        self._knows_topics = is_elected
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._failure = ""  # the last failure of a refresh or an election
         self._phase = _Phase.NEW
@@ -134,6 +141,11 @@ class ZooKeeperMetadataStore(MetadataStore):
     def broker_epochs(self) -> Mapping[int, int]:
         """The epochs of the registered brokers."""
         return self._watcher.brokers.epochs
+
+    @property
+    def knows_topics(self) -> bool:
+        """The controller reads the topics; any other broker gets them with the first list of live brokers."""
+        return self._knows_topics
 
     def start(self) -> None:
         """Begin to raise leader epochs and to carry out the orders of tools. The scheduler must run."""
@@ -165,6 +177,33 @@ class ZooKeeperMetadataStore(MetadataStore):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
         return super().take_producer_ids()
 
+    def create_on_demand(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Configs | None = None,
+        *,
+        before: Image | None = None,
+    ) -> Change:
+        """See `MetadataStore`. Raises KafkaError(LEADER_NOT_AVAILABLE) before the topics of the cluster are known."""
+        if self._watcher.term is not None:
+            return super().create_on_demand(name, partitions, replication_factor, configs, before=before)
+        if not self.knows_topics:
+            message = "the controller has not sent the topics of the cluster yet; ask again"
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
+        now_ms, known = self._clock.monotonic_ms(), self._on_demand
+        self._on_demand = known = {
+            topic: change for topic, change in known.items() if change.again_ms > now_ms or not change.is_settled
+        }
+        if name not in known:
+            planned, wanted = self.planned, NewTopic(name, partitions, replication_factor, configs or {}, before=before)
+            topic_id = new_topic_id(self._random, planned.topic_names)
+            records = topic_plans.create_topic(planned, self._config, topic_id, wanted, self._random)
+            topic = planned.apply_all(records).topics[name]
+            self._begin(known.setdefault(name, TopicOnDemand(topic, planned, now_ms + ON_DEMAND_AGAIN_MS)))
+        return known[name]
+
     def _write(self, change: Change) -> None:
         if self._watcher.term is None and needs_controller(change.records):
             raise self._not_controller()
@@ -184,6 +223,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
         """Publish the live brokers."""
+        self._knows_topics = True
         self._publish_members(brokers, self.image.controller_id)
 
     def _publish_members(self, brokers: Mapping[int, Node], controller_id: int) -> None:

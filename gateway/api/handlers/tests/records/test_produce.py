@@ -453,7 +453,7 @@ def test_zstd_is_known_from_version_7_on(node: HandlerBroker, version: int, code
 @pytest.mark.parametrize("leader, endpoints", [(5, [(5, "five.example", 9095, "r5")]), (6, []), (-1, [])])
 def test_who_leads_a_partition_is_told(node: HandlerBroker, version: int, leader: int, endpoints: list[Any]) -> None:
     led_elsewhere(node, leader, "t", "u")
-    node.services.metadata.create_topic("own", 1)
+    node.services.metadata.create_topic("own", assignments={0: [0]})
     data = batch(b"a") if version > 2 else build_set(RECORDS, 1)
     response = node.ask(request(("t", 0, data), ("u", 0, data), ("own", 0, data)), version)
     assert rows(response) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2 + [(0, 0)]
