@@ -166,7 +166,7 @@ class MetadataStore(ABC):
         """Drop results cached with the image, such as Metadata responses: the broker serves other partitions now."""
         self.image = self.image._replace()
 
-    def check_controller(self) -> None:
+    def require_controller(self) -> None:
         """Raises KafkaError(NOT_CONTROLLER) unless this broker is the controller, which changes topics for clients."""
         if self.image.controller_id != self._config.node_id:
             raise self._not_controller()

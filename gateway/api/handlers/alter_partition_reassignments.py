@@ -28,7 +28,7 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: HandlerContext
 ) -> AlterPartitionReassignmentsResponse:
     """Answer for every partition. A request without replicas cancels a reassignment."""
-    context.broker.metadata.check_controller()
+    context.broker.metadata.require_controller()
     if exceeds_max_rows(map(_size, request.topics)):
         code, message = TOO_MANY_ROWS
         return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)

@@ -36,7 +36,7 @@ def create_partitions(request: CreatePartitionsRequest, context: HandlerContext)
 
 def _create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Task[Any]:
     def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
-        context.broker.metadata.check_controller()
+        context.broker.metadata.require_controller()
         return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
 
     def respond(rows: list[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:

@@ -56,7 +56,7 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Outc
     before = context.broker.metadata.planned
 
     def answer(wanted: CreatableTopic) -> tuple[CreatableTopicResult, Change]:
-        context.broker.metadata.check_controller()
+        context.broker.metadata.require_controller()
         change = _create(wanted, before, request.validate_only, context)
         topic = change.image.topics[wanted.name]
         configs = rows.of(topic.configs) if context.version >= 5 else []

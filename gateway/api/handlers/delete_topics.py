@@ -67,7 +67,7 @@ def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> Outc
     counts = Counter(_resolved(key, image) for key in wanted)
 
     def answer(key: Key) -> tuple[DeletableTopicResult, Change]:
-        context.broker.metadata.check_controller()
+        context.broker.metadata.require_controller()
         if wanted[key] > 1 or counts[_resolved(key, image)] > 1:
             what = "id" if key[0] is None else "name"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")

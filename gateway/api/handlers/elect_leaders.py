@@ -30,7 +30,7 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
     if request.election_type not in {PREFERRED, UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} does not exist")
     if request.topic_partitions is None:
-        context.broker.metadata.check_controller()
+        context.broker.metadata.require_controller()
     topics = request.topic_partitions or ()
     image = context.broker.metadata.image
     return ElectLeadersResponse(
@@ -45,7 +45,7 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
 
 def _results(wanted: TopicPartitions, image: Image, broker: Services) -> list[PartitionResult]:
     def answer(index: int) -> PartitionResult:
-        broker.metadata.check_controller()
+        broker.metadata.require_controller()
         topic = image.topics.get(wanted.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {wanted.topic}")

@@ -18,5 +18,5 @@ def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: HandlerContext
 ) -> ListPartitionReassignmentsResponse:
     """Always an empty list, even for partitions that do not exist, as in Kafka."""
-    context.broker.metadata.check_controller()
+    context.broker.metadata.require_controller()
     return ListPartitionReassignmentsResponse(error_message=None)

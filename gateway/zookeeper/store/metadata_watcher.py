@@ -103,7 +103,7 @@ class MetadataWatcher:
     def refresh(self, paths: Collection[str]) -> Task[None]:
         """Read these paths again, publish the differences, and carry out orders."""
         attempt, term = self._nodes.unreadable.attempt, self.term
-        if BROKER_IDS_PATH in paths:
+        if BROKER_IDS_PATH in paths and term is not None:
             yield from attempt(BROKER_IDS_PATH, self._refresh_brokers())
         subjects = {path: None for path in paths if path not in (*ORDERS, *SINGLES, BROKER_IDS_PATH)}
         if term is None:

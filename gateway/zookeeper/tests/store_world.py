@@ -91,7 +91,7 @@ class StoreWorld:
             self.session,
             watches,
             self.nodes,
-            first_image(cluster, self.config, unreadable),
+            first_image(cluster, self.config, unreadable)._replace(controller_id=self.config.node_id),
             self.config,
             self.time.clock,
             self.random,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.zookeeper.metadata.differences import topic_records
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
@@ -18,9 +16,11 @@ from headgate.protocol.internal.metadata import ConfigRecord
 class TwoBrokers:
     """The brokers, each with its own clock."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
         self.keeper = ZooKeeperModel()
-        self.brokers = [WholeBroker(directory / str(number), self.keeper, node_id=str(number)) for number in range(2)]
+        self.brokers = [
+            WholeBroker(directory / str(number), self.keeper, node_id=str(number), **settings) for number in range(2)
+        ]
         self.settle()
 
     @property
@@ -44,8 +44,9 @@ class TwoBrokers:
         return change
 
     def pass_topics_on(self) -> None:
-        """Broker 1 gets the topics of broker 0, as the controller sends them."""
+        """Broker 1 gets the brokers and the topics of broker 0, as the controller sends them."""
         controller, other = self.stores
+        other.apply_brokers(controller.image.brokers)
         for name in other.image.topics.keys() - controller.image.topics:
             other.apply_external(topic_records(other.image.topics[name], None))
         for topic in controller.image.topics.values():

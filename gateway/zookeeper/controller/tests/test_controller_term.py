@@ -14,8 +14,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBrokers]:
-    brokers = TwoBrokers(tmp_path, monkeypatch)
+def two(tmp_path: Path) -> Iterator[TwoBrokers]:
+    brokers = TwoBrokers(tmp_path)
     yield brokers
     brokers.stop()
 

@@ -11,17 +11,17 @@ from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBrokers]:
-    brokers = TwoBrokers(tmp_path, monkeypatch)
+def two(tmp_path: Path) -> Iterator[TwoBrokers]:
+    brokers = TwoBrokers(tmp_path)
     yield brokers
     brokers.stop()
 
 
-def test_brokers_know_each_other_with_their_epochs(two: TwoBrokers) -> None:
+def test_the_controller_alone_reads_the_registrations(two: TwoBrokers) -> None:
     epochs = {number: two.keeper.tree.nodes[f"/brokers/ids/{number}"].czxid for number in range(2)}
-    for store in two.stores:
-        assert store.image.brokers.keys() == {0, 1}
-        assert store.broker_epochs == epochs
+    assert two.stores[0].image.brokers.keys() == {0, 1}
+    assert two.stores[0].broker_epochs == epochs
+    assert two.stores[1].broker_epochs == {}
     two.kill_first()
     assert two.stores[0].image.brokers.keys() == {1}
     assert two.stores[0].broker_epochs == {1: epochs[1]}

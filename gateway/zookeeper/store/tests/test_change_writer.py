@@ -1,4 +1,4 @@
-"""Changes of a broker that is not the controller: plans, and their refusals."""
+"""Changes of a broker that is not the controller: configs, and topics on demand."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.store.metadata_store import ON_DEMAND_AGAIN_MS
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBrokers]:
-    brokers = TwoBrokers(tmp_path, monkeypatch)
+def two(tmp_path: Path) -> Iterator[TwoBrokers]:
+    brokers = TwoBrokers(tmp_path)
     yield brokers
     brokers.stop()
 
@@ -26,3 +30,95 @@ def test_no_fragment_of_a_lost_cluster_is_written(two: TwoBrokers) -> None:
     assert change.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "has lost this cluster" in change.error.message
     assert "/config/groups/g" not in two.keeper.tree.nodes
+
+
+TOPIC = "/brokers/topics/t"
+
+
+def test_the_controller_finds_a_topic_that_was_created_on_demand(two: TwoBrokers) -> None:
+    two.pass_topics_on()
+    controller, other = two.stores
+    change = two.change(lambda: other.create_on_demand("t", 3, 1, {"retention.ms": "5"}))
+    assert change.error is None
+    assert "t" not in other.image.topics
+    found = controller.image.topics["t"]
+    assert (len(found.partitions), found.configs) == (3, {"retention.ms": "5"})
+    assert TopicAssignment.decode("t", two.keeper.tree.nodes[TOPIC].data).topic_id == found.topic_id
+    two.pass_topics_on()
+    assert other.image.topics["t"] == found
+
+
+def test_a_topic_on_demand_has_no_states_and_replaces_old_configs(two: TwoBrokers) -> None:
+    two.pass_topics_on()
+    two.brokers[0].write("/config/topics/t", b'{"version":1,"config":{"segment.ms":"9"}}')
+    two.keeper.cut(two.keeper.sessions[0])
+    two.change(lambda: two.stores[1].create_on_demand("t", 1, 1, {"retention.ms": "5"}))
+    nodes = two.keeper.tree.nodes
+    assert [path for path in nodes if path.startswith(TOPIC)] == [TOPIC]
+    assert nodes["/config/topics/t"].data == b'{"version":1,"config":{"retention.ms":"5"}}'
+
+
+def test_another_broker_may_create_the_topic_first(two: TwoBrokers) -> None:
+    two.pass_topics_on()
+    two.change(lambda: two.stores[0].create_topic("t", 5, 1))
+    before = two.keeper.tree.nodes[TOPIC]
+    assert two.change(lambda: two.stores[1].create_on_demand("t", 2, 1)).error is None
+    assert two.keeper.tree.nodes[TOPIC] is before
+
+
+def test_many_requests_create_a_topic_once(two: TwoBrokers) -> None:
+    two.pass_topics_on()
+    other = two.stores[1]
+    first = other.create_on_demand("t", 1, 1)
+    assert other.create_on_demand("t", 1, 1) is first
+    other.create_on_demand("u", 1, 1)
+    two.brokers[1].settle(ON_DEMAND_AGAIN_MS / 2)
+    assert first.is_settled
+    assert other.create_on_demand("t", 1, 1) is first
+    two.brokers[1].settle(ON_DEMAND_AGAIN_MS)
+    assert other.create_on_demand("t", 1, 1) is not first
+
+
+def test_no_topic_is_created_in_a_lost_cluster(two: TwoBrokers) -> None:
+    two.pass_topics_on()
+    assert two.brokers[0].delete("/cluster/id")
+    change = two.stores[1].create_on_demand("t", 1, 1)
+    two.settle()
+    assert change.error is not None
+    assert "has lost this cluster" in change.error.message
+    assert TOPIC not in two.keeper.tree.nodes
+
+
+def test_a_broker_creates_nothing_before_it_knows_the_topics(two: TwoBrokers) -> None:
+    with pytest.raises(KafkaError, match="has not sent the topics") as refused:
+        two.stores[1].create_on_demand("t", 1, 1)
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_clients_wait_for_a_topic_that_the_controller_has_to_send(two: TwoBrokers) -> None:
+    two.pass_topics_on()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+    codes = []
+    for _ in range(2):
+        (row,) = two.brokers[1].answer(request, 9).topics
+        codes.append(row.error_code)
+        two.settle()
+        two.pass_topics_on()
+    assert codes == [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_an_internal_topic_waits_for_its_factor(tmp_path: Path, factor: int) -> None:
+    two = TwoBrokers(tmp_path, offsets_topic_replication_factor=str(factor))
+    two.pass_topics_on()
+    codes = []
+    for broker in reversed(two.brokers):
+        found = broker.answer(FindCoordinatorRequest(key="g"), 3)
+        codes.append(found.code if isinstance(found, KafkaError) else found.error_code)
+        two.settle()
+    unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert codes == [unavailable, ErrorCode.NONE if factor == 2 else unavailable]
+    created = two.stores[0].image.topics.get("__consumer_offsets")
+    assert (created is None) == (factor == 3)
+    assert created is None or {len(state.replicas) for state in created.partitions} == {2}
+    two.stop()
