@@ -172,6 +172,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def _make_topic(self) -> None:
         """Raises KafkaError(COORDINATOR_NOT_AVAILABLE) also while the topic is being created: clients retry."""
+        if not self._metadata.knows_topics:
+            message = "the controller has not sent the topics of the cluster yet; ask again"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
         if self._topic.name not in self._metadata.planned.topics:
             self._create_topic()
         if not self._count:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import authorize_topic_operations
+from headgate.gateway.api.broker_endpoints import Reachability
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
-from headgate.gateway.metadata.image import PartitionState, Topic
+from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.gateway.runtime.tasks import Outcome, at_once_if_few
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -103,13 +104,8 @@ def _start(name: str, cursor: Cursor | None) -> int:
 
 
 def _describe(topic: Topic, start: int, end: int, context: HandlerContext) -> DescribeTopicPartitionsResponseTopic:
-    offline, opening = context.broker.partitions.offline, context.broker.partitions.opening
-    rows = [_partition(index, topic.partitions[index]) for index in range(start, end)]
-    for row in rows if offline or opening else ():
-        key = topic.name, row.partition_index
-        if key in offline or key in opening:
-            row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            row.offline_replicas = [context.broker.config.node_id] if key in offline else []
+    reachability = Reachability(context)
+    rows = [_partition(topic, index, reachability) for index in range(start, end)]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -119,16 +115,19 @@ def _describe(topic: Topic, start: int, end: int, context: HandlerContext) -> De
     )
 
 
-def _partition(index: int, state: PartitionState) -> DescribeTopicPartitionsResponsePartition:
+def _partition(topic: Topic, index: int, reachability: Reachability) -> DescribeTopicPartitionsResponsePartition:
+    state = topic.partitions[index]
+    error = reachability.leader_error(topic.name, index, state)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=error,
         partition_index=index,
-        leader_id=state.leader,
+        leader_id=-1 if error else state.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
+        offline_replicas=reachability.offline_replicas(topic.name, index, state),
     )
 
 

@@ -88,7 +88,8 @@ def _coordinator(key: str, key_type: int, context: HandlerContext) -> Endpoint:
     for endpoint in endpoints(context):
         if endpoint.node_id == leader:
             return endpoint
-    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {leader}, which coordinates {key}, is not alive")
+    state = "has no leader" if leader < 0 else f"is led by broker {leader}, which this listener does not reach"
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition that coordinates {key} {state}")
 
 
 def _refuse(key: str, code: ErrorCode, message: str) -> Coordinator:

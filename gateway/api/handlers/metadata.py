@@ -9,18 +9,18 @@ Only this request auto-creates topics, if `auto.create.topics.enable` and the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, TypeAlias, TypeVar, cast
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import authorize_topic_operations, cluster_operations
-from headgate.gateway.api.broker_endpoints import endpoints
+from headgate.gateway.api.broker_endpoints import Reachability, endpoints
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
-from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, PartitionState, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import PAUSE, Outcome, Task, as_task, at_once_if_few, value_of
@@ -44,7 +44,12 @@ CREATION_TIMEOUT_MS = 30_000
 
 
 def _is_lasting(response: MetadataResponse) -> bool:
-    """Whether to cache the response. An error may be temporary: a failed creation, or a partition that is not open."""
+    """Whether to cache the response. An error may be temporary: a failed creation, or a partition that is not open.
+
+    Without brokers, the topics of the cluster are not known yet.
+    """
+    if not response.brokers:
+        return False
     topics: Any = response.topics
     if isinstance(topics, _Rows):
         return not topics.description.has_errors
@@ -218,20 +223,17 @@ class _Description:
     """Topic rows that reflect one moment."""
 
     def __init__(self, request: MetadataRequest, context: HandlerContext) -> None:
-        partitions = context.broker.partitions
         self.image = context.broker.metadata.image
         self.has_errors = False
-        self._node_id = context.broker.config.node_id
-        self._offline: Container[tuple[str, int]] = partitions.offline
-        self._opening: Container[tuple[str, int]] = partitions.opening
-        self._all_are_open = not (partitions.offline or partitions.opening)
+        self._version = context.version
+        self._reachability = Reachability(context)
+        self._knows_topics = context.broker.metadata.knows_topics
         wants_operations = request.include_topic_authorized_operations
         self._operations = authorized_operations.TOPIC if wants_operations else authorized_operations.UNKNOWN
 
     def freeze(self, context: HandlerContext) -> None:
         """Copy the state outside the image: the rows are made later."""
-        self._offline = frozenset(context.broker.partitions.offline)
-        self._opening = frozenset(context.broker.partitions.opening)
+        self._reachability.freeze(context)
 
     def is_large(self, wanted: Topic | MetadataRequestTopic) -> bool:
         """Whether a single topic has many partitions."""
@@ -245,8 +247,9 @@ class _Description:
         except KafkaError as error:
             self.has_errors = True
             is_named = wanted.name is not None
+            code = refused.get((wanted.name, wanted.topic_id), error.code)
             return MetadataResponseTopic(
-                error_code=refused.get((wanted.name, wanted.topic_id), error.code),
+                error_code=code if self._knows_topics else ErrorCode.LEADER_NOT_AVAILABLE,
                 name=wanted.name,
                 topic_id=wanted.topic_id,
                 topic_authorized_operations=self._operations if is_named else authorized_operations.UNKNOWN,
@@ -281,14 +284,24 @@ class _Description:
             replica_nodes=list(state.replicas),
             isr_nodes=list(state.isr),
         )
-        if state.leader < 0 or not self._all_are_open:
-            self._mark(row, (topic.name, index))
+        if state is not self._reachability.whole and not self._reachability.is_whole(state):
+            self._mark(row, topic.name, state)
         return row
 
-    def _mark(self, row: MetadataResponsePartition, key: tuple[str, int]) -> None:
-        """Mark a partition without a leader."""
-        is_offline = key in self._offline
-        if row.leader_id < 0 or is_offline or key in self._opening:
-            self.has_errors = True
-            row.error_code, row.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
-            row.offline_replicas = [self._node_id] if is_offline else []
+    def _mark(self, row: MetadataResponsePartition, name: str, state: PartitionState) -> None:
+        """Mark a partition without a leader or with offline replicas.
+
+        Clients of version 0 fail at a broker that the response does not have; versions before 6 do not know
+        LISTENER_NOT_FOUND.
+        """
+        reachability, index = self._reachability, row.partition_index
+        error = reachability.leader_error(name, index, state)
+        row.offline_replicas = reachability.offline_replicas(name, index, state)
+        if error:
+            row.error_code, row.leader_id = error if self._version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE, -1
+        if self._version == 0:
+            row.replica_nodes = [broker for broker in state.replicas if broker in reachability.brokers]
+            row.isr_nodes = [broker for broker in state.isr if broker in reachability.brokers]
+            if not error and len(row.replica_nodes) < len(state.replicas):
+                row.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+        self.has_errors |= row.error_code != ErrorCode.NONE
