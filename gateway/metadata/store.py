@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config import catalogue, group_config
 from headgate.gateway.config.definition import Definition
-from headgate.gateway.metadata.image import Image, changed_topics
+from headgate.gateway.metadata.image import Image, Node, changed_topics
 from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
@@ -283,7 +283,7 @@ class MetadataStore(ABC):
             self._replan()
         self._settle()
 
-    def _written_by_others(self, records: Sequence[MetadataRecord]) -> None:
+    def _written_by_others(self, records: Sequence[MetadataRecord]) -> Change:
         """Apply another broker's change, after the changes that `_written` was called for, and before all others."""
         change = Change(records, self.written_image.apply_all(records))
         change.state = ChangeState.WRITTEN
@@ -291,6 +291,7 @@ class MetadataStore(ABC):
         self._pending.insert(next(unwritten, len(self._pending)), change)
         self._replan()
         self._settle()
+        return change
 
     def _replan(self) -> None:
         """Plan the unwritten changes again, each upon the image before it."""
@@ -352,6 +353,23 @@ class MetadataStore(ABC):
         names = changed_topics(change.records, old, new)
         for listener in self._listeners:
             listener(old, new, names)
+
+    def _publish_members(self, brokers: Mapping[int, Node], controller_id: int) -> None:
+        """Publish the live brokers and the controller, which no record has. Pending changes keep them.
+
+        The listeners get no names of topics: those that keep addresses of brokers resolve them again.
+        """
+        old = self.image
+        if (brokers, controller_id) == (old.brokers, old.controller_id):
+            return
+        self.image = old._replace(brokers=brokers, controller_id=controller_id)
+        for change in self._pending:
+            change.image = change.image._replace(brokers=brokers, controller_id=controller_id)
+        for listener in self._listeners:
+            try:
+                listener(old, self.image, ())
+            except Exception:  # the other listeners must follow
+                logger.exception("a change of the live brokers was not followed by every listener")
 
 
 def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:

@@ -48,6 +48,9 @@ class ClusterNodes:
     def topic(self, name: str) -> TopicNodes | None:
         return self._topics.get(name)
 
+    def configs(self, entity: ConfigEntity) -> ConfigNode | None:
+        return self._configs.get(entity)
+
     @property
     def deleting(self) -> AbstractSet[str]:
         """The topics with a pending deletion order of a tool."""

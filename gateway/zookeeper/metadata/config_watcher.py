@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,9 +25,16 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs
-from headgate.gateway.zookeeper.metadata.reading import NodesByPath, StoreParts, read_node, read_node_or_watch
+from headgate.gateway.zookeeper.metadata.reading import (
+    NodesByPath,
+    StoreParts,
+    read_many,
+    read_node,
+    read_node_or_watch,
+)
 from headgate.gateway.zookeeper.metadata.served_image import accepted_group_configs, accepted_topic_configs
 from headgate.gateway.zookeeper.requests import children, get, remove
+from headgate.gateway.zookeeper.session import READ_AT_ONCE
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
     FeatureLevelRecord,
@@ -120,6 +127,23 @@ class ConfigWatcher:
             return image._replace(topics={**image.topics, **changed})
         configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
         return image._replace(configs=configs | dict(part.image.configs))
+
+    def read_topics(self, names: Sequence[str]) -> Task[None]:
+        """Read the configs of topics that the image does not have yet, for `topic_records`. Raises Failed."""
+        for first in range(0, len(names), READ_AT_ONCE):
+            piece = names[first : first + READ_AT_ONCE]
+            part = self._parse(
+                (yield from read_many(self._session, [f"{CONFIG_PATH}/{TOPICS}/{name}" for name in piece]))
+            )
+            for name in piece:
+                self._nodes.put_configs(ConfigEntity(TOPICS, name), part)
+
+    def topic_records(self, name: str) -> list[MetadataRecord]:
+        """The configs of a topic that the image does not have yet, as ZooKeeper's last answer had them."""
+        node = self._nodes.configs(ConfigEntity(TOPICS, name))
+        configs: Mapping[str, str] = {} if node is None else node.configs.configs
+        accepted = accepted_topic_configs(name, configs, self._nodes.unreadable)
+        return config_records(name, {**accepted})
 
     def _read_configs(self, path: str) -> Task[ClusterTree]:
         return self._parse((yield from read_node(self._session, path)))

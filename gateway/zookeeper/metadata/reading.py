@@ -99,8 +99,8 @@ def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Task[N
     """All topics. The partitions come from the assignment; a topic with a missing state is listed instead."""
     tree = _joined((yield from gather([read_node(session, f"{TOPICS_PATH}/{name}", watch) for name in names])))
     states = {name: _state_paths(name, tree) for name in names}
-    tree |= yield from _read_many(session, [f"{CONFIG_PATH}/{TOPICS}/{name}" for name in names])
-    tree |= yield from _read_many(session, [path for paths in states.values() for path in paths])
+    tree |= yield from read_many(session, [f"{CONFIG_PATH}/{TOPICS}/{name}" for name in names])
+    tree |= yield from read_many(session, [path for paths in states.values() for path in paths])
     incomplete = {name for name, paths in states.items() if not tree.keys() >= paths}
     for name in [name for name, paths in states.items() if paths and name not in incomplete]:
         parents = [path.rpartition("/")[0] for path in states[name]]
@@ -134,16 +134,17 @@ def _read_partitions(session: Session, name: str) -> Task[NodesByPath]:
     if not names:
         return {}
     tree = dict.fromkeys((parent, *(f"{parent}/{child}" for child in names)), ZNode(None, 0))
-    return tree | (yield from _read_many(session, [f"{parent}/{child}/state" for child in names]))
+    return tree | (yield from read_many(session, [f"{parent}/{child}/state" for child in names]))
 
 
 def read_all_configs(session: Session, parent: str) -> Task[NodesByPath]:
     """The configs of all entities of a type. Raises Failed."""
     names = yield from children(session, parent)
-    return (yield from _read_many(session, [f"{parent}/{name}" for name in names]))
+    return (yield from read_many(session, [f"{parent}/{name}" for name in names]))
 
 
-def _read_many(session: Session, paths: Sequence[str]) -> Task[NodesByPath]:
+def read_many(session: Session, paths: Sequence[str]) -> Task[NodesByPath]:
+    """The nodes that exist at these paths, without watches. Raises Failed."""
     found = yield from get_many(session, paths)
     pairs = zip(paths, found, strict=True)
     return {path: ZNode(node.data, node.stat.version, node.stat.czxid) for path, node in pairs if node is not None}
@@ -178,7 +179,7 @@ class ImageStore(Protocol):
     def planned(self) -> Image:
         """The image after all pending changes."""
 
-    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
+    def apply_external(self, records: Sequence[MetadataRecord]) -> Change:
         """Apply changes that other programs have written to ZooKeeper."""
 
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:

@@ -3,9 +3,9 @@
 The store runs one task at a time, as a generator of requests: a refresh of changed nodes, an election, or the write of
 the oldest change (`change_writer.py`). So the known nodes (`cluster_nodes.py`) all date from the last answer.
 
-Beside other brokers, one is elected the controller. The others get topics and leaders from the controller, by
-`apply_external`; changes of topics fail there with NOT_CONTROLLER. A broker that wins an election reads every topic
-again.
+Beside other brokers, one is elected the controller. The others get topics, leaders and live brokers by its orders
+(`controller_orders.py`); changes of topics fail there with NOT_CONTROLLER. A broker that wins an election reads every
+topic again.
 
 Without a connection changes wait for `CHANGE_WITHIN_MS`, then fail with an error after which clients retry.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import SingleTask, Task, WaitList
+from headgate.gateway.runtime.tasks import NEVER, Changes, SingleTask, Task, WaitList
 from headgate.gateway.zookeeper.controller.election import ControllerElection
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
@@ -147,6 +147,20 @@ class ZooKeeperMetadataStore(MetadataStore):
         """The controller reads the topics; any other broker gets them with the first list of live brokers."""
         return self._knows_topics
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether the term of this broker as the controller lasts: then it obeys no other controller."""
+        return self._watcher.term is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest controller epoch that this broker has read in ZooKeeper, or written."""
+        return self._nodes.controller_epoch
+
+    def check_controller(self) -> None:
+        """Read `/controller` again: another broker says that it is the controller. `waiters` see the end of a term."""
+        self._watches.note(CONTROLLER_PATH)
+
     def start(self) -> None:
         """Begin to raise leader epochs and to carry out the orders of tools. The scheduler must run."""
         self._phase = _Phase.RUNNING
@@ -214,23 +228,40 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.append(submitted)
         self._go_on()
 
-    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
+    def apply_external(self, records: Sequence[MetadataRecord]) -> Change:
         """Apply changes that other programs have written to ZooKeeper."""
         self._end_offset += 1
-        self._written_by_others(records)
-        if self._watcher.term is None:
-            self._watcher.schedule_topic_configs(record.name for record in records if isinstance(record, TopicRecord))
+        return self._written_by_others(records)
+
+    def read_topic_configs(self, names: Sequence[str]) -> Task[None]:
+        """Read the configs of topics that are new to this broker, before `apply_order`. Raises Failed."""
+        return self._watcher.configs.read_topics(names)
+
+    def schedule_topic_configs(self, names: Iterable[str]) -> None:
+        """Schedule a read of the configs of these topics: ZooKeeper has not answered in time."""
+        self._watcher.schedule_topic_configs(names)
+
+    def apply_order(self, records: Sequence[MetadataRecord]) -> Task[None]:
+        """Apply records that the controller has ordered, with the configs of new topics; ends when they have settled.
+
+        Raises KafkaError(STALE_CONTROLLER_EPOCH) once this broker is the controller itself.
+        """
+        if self.is_controller:
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"broker {self._config.node_id} is the controller now")
+        complete = list[MetadataRecord]()
+        for record in records:
+            complete.append(record)
+            if isinstance(record, TopicRecord):
+                complete += self._watcher.configs.topic_records(record.name)
+        change = self.apply_external(complete)
+        changes = Changes([self.waiters], NEVER)
+        while not change.is_settled and (yield changes) is not None:
+            pass
 
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
         """Publish the live brokers."""
         self._knows_topics = True
         self._publish_members(brokers, self.image.controller_id)
-
-    def _publish_members(self, brokers: Mapping[int, Node], controller_id: int) -> None:
-        """Publish what no record has. Pending changes keep it."""
-        self.image = self.image._replace(brokers=brokers, controller_id=controller_id)
-        for change in self._pending:
-            change.image = change.image._replace(brokers=brokers, controller_id=controller_id)
 
     def _expire(self) -> None:
         """Fail the changes that have waited too long. The oldest are the first in the queue."""
@@ -356,6 +387,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             self._listed_ms.clear()
         elif has_term and not is_elected:
             self._watcher.end_term()
+            self._touch(self.waiters)
             for submitted in [each for each in self._queue if needs_controller(each.change.records)]:
                 self._finish(submitted, self._not_controller())
 

@@ -62,6 +62,7 @@ class MetadataWatcher:
         if self.term is None:
             self.schedule_topic_configs(self._store.written_image.topics)
         else:
+            self._watches.note(BROKER_IDS_PATH)
             self.term.topics.schedule_full_refresh(with_states=with_states)
 
     def schedule_topic_configs(self, names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.metadata.differences import topic_records
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
@@ -45,14 +46,17 @@ class TwoBrokers:
 
     def pass_topics_on(self) -> None:
         """Broker 1 gets the brokers and the topics of broker 0, as the controller sends them."""
-        controller, other = self.stores
-        other.apply_brokers(controller.image.brokers)
+        self.stores[1].apply_brokers(self.stores[0].image.brokers)
+        self.brokers[1].services.tasks.start(self._pass_topics_on(*self.stores))
+        self.settle()
+
+    def _pass_topics_on(self, controller: ZooKeeperMetadataStore, other: ZooKeeperMetadataStore) -> Task[None]:
+        yield from other.read_topic_configs(sorted(controller.image.topics.keys() - other.image.topics))
         for name in other.image.topics.keys() - controller.image.topics:
-            other.apply_external(topic_records(other.image.topics[name], None))
+            yield from other.apply_order(topic_records(other.image.topics[name], None))
         for topic in controller.image.topics.values():
             records = topic_records(other.image.topics.get(topic.name), topic._replace(configs={}))
-            other.apply_external([record for record in records if not isinstance(record, ConfigRecord)])
-        self.settle()
+            yield from other.apply_order([record for record in records if not isinstance(record, ConfigRecord)])
 
     def kill_first(self) -> None:
         """Kill the first broker; ZooKeeper ends its session."""
