@@ -217,7 +217,19 @@ def _with(request: M, name: str, value: Any) -> M:
     return changed
 
 
-# The step of a route
+# The steps of a route
+
+
+def of_brokers(handler: Handler) -> Handler:
+    """The handler of an API between brokers: other listeners refuse the request, as without the right to it."""
+
+    def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
+        if context.client.listener != context.broker.config.inter_broker_listener:
+            raise denied(AclResource.CLUSTER)
+        context.client.note_broker()
+        return handler(request, context)
+
+    return handle
 
 
 def with_authorization(handler: Handler, rule: Rule, authorizer: Authorizer) -> Handler:

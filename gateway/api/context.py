@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.tasks import Tasks
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+    from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
     from headgate.protocol.errors import ErrorCode
 
 
@@ -112,11 +113,19 @@ class Services:
     metrics: Metrics
     served_versions: Mapping[int, tuple[int, int]]
     """The lowest and the highest supported version of each API, by API key."""
+    public_versions: Mapping[int, tuple[int, int]]
+    """Those of the APIs that any listener serves; the listener between brokers serves more."""
+    controller_orders: ControllerOrders | None = None
+    """The orders of the cluster's controller; None without ZooKeeper."""
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
     """The number of refused rows in otherwise successful responses, by error."""
+
+    def versions_on(self, listener: str) -> Mapping[int, tuple[int, int]]:
+        """The versions of the APIs that a listener serves."""
+        return self.served_versions if listener == self.config.inter_broker_listener else self.public_versions
 
 
 @dataclass(slots=True)

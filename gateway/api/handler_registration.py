@@ -27,7 +27,8 @@ class Range(NamedTuple):
     is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
     together with others of its turn (`gateway.replication.write_batcher`). `needs_zookeeper`: only
     with ZooKeeper. `in_steps`: True if the handler answers any number of rows in steps: a request of this API may have
-    `MAX_ELEMENTS`, any other only as many as a handler may take at once.
+    `MAX_ELEMENTS`, any other only as many as a handler may take at once. `between_brokers`: only on the listener of the
+    brokers (`gateway.api.authorization.of_brokers`).
     """
 
     first: int
@@ -38,6 +39,7 @@ class Range(NamedTuple):
     stages: bool = False
     needs_zookeeper: bool = False
     in_steps: bool = False
+    between_brokers: bool = False
 
     @property
     def max_elements(self) -> int:
@@ -74,6 +76,7 @@ def handles(
     stages: bool = False,
     needs_zookeeper: bool = False,
     in_steps: bool = False,
+    between_brokers: bool = False,
 ) -> Callable[[H], H]:
     """Register a handler for `versions` ("0-4", or "3") of a request; see `Range`.
 
@@ -83,7 +86,17 @@ def handles(
     low, _, high = versions.partition("-")
 
     def register(handler: H) -> H:
-        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages, needs_zookeeper, in_steps)
+        added = Range(
+            int(low),
+            int(high or low),
+            handler,
+            authorize,
+            is_lasting,
+            stages,
+            needs_zookeeper,
+            in_steps,
+            between_brokers,
+        )
         known = REGISTRATIONS.get(request.api_key)
         ranges = sorted((added, *(known.ranges if known else ())))
         for before, after in pairwise(ranges):
@@ -108,7 +121,19 @@ def load() -> dict[int, Registration]:
 def served(registrations: Mapping[int, Registration], *, has_zookeeper: bool) -> Mapping[int, Registration]:
     if has_zookeeper:
         return registrations
-    return {
-        key: one._replace(ranges=tuple(each for each in one.ranges if not each.needs_zookeeper))
-        for key, one in registrations.items()
-    }
+    return _with(registrations, lambda each: not each.needs_zookeeper)
+
+
+def public(registrations: Mapping[int, Registration]) -> Mapping[int, Registration]:
+    """The APIs that every listener serves."""
+    return _with(registrations, lambda each: not each.between_brokers)
+
+
+def _with(registrations: Mapping[int, Registration], is_kept: Callable[[Range], bool]) -> Mapping[int, Registration]:
+    kept = {key: one._replace(ranges=tuple(filter(is_kept, one.ranges))) for key, one in registrations.items()}
+    return {key: one for key, one in kept.items() if one.ranges}
+
+
+def versions(registrations: Mapping[int, Registration]) -> dict[int, tuple[int, int]]:
+    """The lowest and the highest version of each API, by API key."""
+    return {key: (one.served_min, one.served_max) for key, one in registrations.items()}

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from headgate.gateway.api.authorization import Authorizer, with_authorization
+from headgate.gateway.api.authorization import Authorizer, of_brokers, with_authorization
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handler_registration import Registration
@@ -81,6 +81,8 @@ class Route:
         """The number of requests refused as a whole, by error."""
         self.latency = latency or Histogram()
         self.handler: Callable[[Any, HandlerContext], Any] = served.handler
+        if served.between_brokers:
+            self.handler = of_brokers(self.handler)
         if authorizer is not None and served.authorize is not unrestricted:
             self.handler = with_authorization(self.handler, served.authorize, authorizer)
         self._throttling = None if quota is None else Throttling(quota, request.api_key)

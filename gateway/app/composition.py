@@ -17,7 +17,7 @@ from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handler_registration import Registration, load, served
+from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.api.throttling import Quota
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is 
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+    from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
 
 
 @dataclass(slots=True)
@@ -93,6 +94,9 @@ class MetadataSource(Protocol):
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
+
+    def controller_orders(self, replicas: ReplicaManager, tasks: Tasks) -> ControllerOrders | None:
+        """The orders of the cluster's controller to this broker; None without a cluster. The store is open."""
 
     def start(self) -> None:
         """Begin the recurring work. The scheduler runs."""
@@ -159,6 +163,9 @@ class EmbeddedSource:
         del self.image  # every partition would be in memory twice: the registration makes another image
         self.generator = SnapshotGenerator(base.log_manager, metadata, self._snapshot, base.clock, base.scheduler)
         return metadata
+
+    def controller_orders(self, _replicas: ReplicaManager, _tasks: Tasks) -> None:
+        """A broker without ZooKeeper is alone."""
 
     def start(self) -> None:
         """Write snapshots from now on."""
@@ -360,7 +367,9 @@ class BrokerParts:
             conversions=Conversions(scheduler),
             batcher=self.batcher,
             metrics=self.metrics,
-            served_versions={key: (api.served_min, api.served_max) for key, api in registrations.items()},
+            served_versions=versions(registrations),
+            public_versions=versions(public(registrations)),
+            controller_orders=self._source.controller_orders(self.partitions, tasks),
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
         )

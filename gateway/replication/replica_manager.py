@@ -549,6 +549,12 @@ class ReplicaManager:
 
     # Orders beside the image
 
+    @property
+    def logs(self) -> Collection[tuple[str, int]]:
+        """(topic, index) of the partitions that have a log here, open or not."""
+        log_manager = self._log_manager
+        return {*log_manager.logs, *log_manager.failed, *log_manager.unopened}
+
     def stop(self, key: tuple[str, int], leader_epoch: int = -1) -> None:
         """Fetch a followed partition no more, until its leader epoch is above this one and the present one.
 

@@ -131,6 +131,9 @@ class SharedSource:
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         return SharedMetadata(self._cluster, self._base.config, self._base.random, prepare, touch), False
 
+    def controller_orders(self, _replicas: object, _tasks: object) -> None:
+        pass
+
     def start(self) -> None:
         pass
 

@@ -31,10 +31,10 @@ def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Advertised
     return AdvertisedEndpoint(listener.name, host, port, PLAINTEXT)
 
 
-def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Task[None]:
-    """Create the registration, unless this session has it. Raises Overtaken, ZooKeeperRefusal, Lost.
+def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Task[int]:
+    """Create the registration, unless this session has it. Returns its transaction: the broker epoch, as in Kafka.
 
-    `watch` fires when the registration is gone.
+    `watch` fires when the registration is gone. Raises Overtaken, ZooKeeperRefusal, Lost.
     """
     path = BrokerRegistration.path(member.node_id)
     found = yield from get(session, path, watch)
@@ -49,3 +49,4 @@ def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration
         found = yield from get(session, path, watch)
     if found is None or found.stat.ephemeral_owner != session.session_id:
         raise Overtaken(f"{path} is another session's")
+    return found.stat.czxid

@@ -48,6 +48,8 @@ class SessionLife:
         self._member = member
         self._scheduling = scheduling
         self._clock = clock
+        self.broker_epoch = -1
+        """The epoch of the last registration; -1 before the first one."""
         self._store: ResumableStore | None = None
         self._registration: BrokerRegistration | None = None
         self._announced: Callable[[ZooKeeperRefusal | None], None] | None = None
@@ -135,7 +137,9 @@ class SessionLife:
 
     def _register(self) -> Task[None]:
         if self._registration is not None:
-            yield from register(self._shared.session, self._member, self._registration, self._registration_changed)
+            self.broker_epoch = yield from register(
+                self._shared.session, self._member, self._registration, self._registration_changed
+            )
 
     def _begin(self, steps: Task[None]) -> None:
         self._attempt += 1

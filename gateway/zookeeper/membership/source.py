@@ -28,6 +28,7 @@ from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.reading import Watches, read_broker_nodes, read_node, read_tree
 from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
+from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders, Replicas
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore, first_image
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
@@ -36,6 +37,7 @@ from headgate.storage.errors import StorageError
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.tasks import Tasks
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -113,6 +115,12 @@ class ZooKeeperSource:
         assert self._store is not None
         self._connection.pump.hand_over(self._base.scheduler)
         self._store.start()
+
+    def controller_orders(self, replicas: Replicas, tasks: Tasks) -> ControllerOrders:
+        """The orders that this broker gets from another one that is the controller."""
+        assert self._store is not None
+        session, life = self._connection.session, self._life
+        return ControllerOrders(self._store, session, replicas, tasks, self._base.config, lambda: life.broker_epoch)
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """Register this broker, whose listeners are open. `resume` gets an error if that takes too long."""

@@ -1,0 +1,318 @@
+"""The orders of the cluster's controller to this broker: LeaderAndIsr, UpdateMetadata and StopReplica.
+
+Refused are orders of an older controller than the newest one known, orders to an earlier registration of this broker,
+and all orders while this broker is the controller. The others are obeyed one after the other: each is planned upon the
+image that the one before has left (`gateway/controller/received_orders.py`), and ends when its effect is there.
+
+The first orders of a controller, and the first ones after a registration, are full: what they do not name is gone. A
+full order that comes after changes is a late copy, and removes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from headgate.gateway.controller.received_orders import (
+    OrderedTopic,
+    in_pieces,
+    is_fenced,
+    live_brokers,
+    missing_topics,
+    ordered_stops,
+    ordered_topics,
+    plan_topic,
+    with_ids,
+    with_leaders,
+    without_id,
+)
+from headgate.gateway.metadata.image import Node
+from headgate.gateway.runtime.tasks import PAUSE, Changes, Lock, Task, gather, within
+from headgate.gateway.zookeeper.controller.live_brokers import own_node
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.layout.tree import ZNode
+from headgate.gateway.zookeeper.metadata.reading import read_many
+from headgate.gateway.zookeeper.requests import Failed
+from headgate.gateway.zookeeper.session import Session
+from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.messages.leader_and_isr import FULL, LeaderAndIsrRequest
+from headgate.protocol.messages.stop_replica import StopReplicaRequest
+from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
+from headgate.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.runtime.tasks import Tasks
+
+logger = logging.getLogger("headgate.zookeeper")
+
+READ_WITHIN_MS: Final = 5_000.0
+"""The longest wait of an order for ZooKeeper: without configs, a topic begins with the defaults of the broker."""
+TERM_ENDS_WITHIN_MS: Final = 10_000.0
+"""The longest wait for the end of this broker's own term, after another controller has sent an order."""
+DELETED_AT_ONCE: Final = 64
+RECORDS_AT_ONCE: Final = 256
+"""About the number of records in one change: the loop needs some milliseconds for them."""
+UNKNOWN_EPOCH: Final = -1
+_NO_ANSWER: Final = (Failed, TimeoutError)
+
+T = TypeVar("T")
+AnyOrder = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Order = TypeVar("Order", LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest)
+Errors = dict[TopicPartition, ErrorCode]
+"""The partitions of an order that have an error."""
+
+
+class Replicas(Protocol):
+    """The replicas of this broker, see `gateway.replication.replica_manager`."""
+
+    @property
+    def offline(self) -> Collection[tuple[str, int]]:
+        """(topic, index) of the partitions that cannot be opened or created."""
+
+    @property
+    def logs(self) -> Collection[tuple[str, int]]:
+        """(topic, index) of all logs in the log directories, open or not."""
+
+    def stop(self, key: tuple[str, int], leader_epoch: int) -> None:
+        """Fetch a followed partition no more, until the leader epoch is higher."""
+
+    def delete(self, key: tuple[str, int]) -> Task[None]:
+        """Delete the log of a partition that has no replica here, if there is one. Raises KafkaError."""
+
+
+class ControllerOrders:
+    """Obeys orders. Each task raises KafkaError for an order that is refused as a whole."""
+
+    def __init__(
+        self,
+        store: ZooKeeperMetadataStore,
+        session: Session,
+        replicas: Replicas,
+        tasks: Tasks,
+        config: BrokerConfig,
+        own_epoch: Callable[[], int],
+    ) -> None:
+        """`own_epoch`: the epoch of this broker's registration, UNKNOWN_EPOCH before the first one."""
+        self._store = store
+        self._session = session
+        self._replicas = replicas
+        self._tasks = tasks
+        self._config = config
+        self._own_epoch = own_epoch
+        self._epoch = UNKNOWN_EPOCH  # the highest controller epoch of an obeyed order
+        self._deleted = set[bytes]()  # ids of the topics that the controller with that epoch has deleted
+        self._changed = (UNKNOWN_EPOCH, UNKNOWN_EPOCH)  # controller and broker epoch of the last order of changes
+        self._lock = Lock(tasks.scheduler)
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Task[Errors]:
+        """Lead and follow the partitions of the order, once their logs are there."""
+        return self._obey(request, self._leader_and_isr)
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> Task[None]:
+        """Know the partitions and the live brokers of the order."""
+        return self._obey(request, self._update_metadata)
+
+    def stop_replica(self, request: StopReplicaRequest) -> Task[Errors]:
+        """Stop the replicas of the order; the files of deleted ones are gone then."""
+        return self._obey(request, self._stop_replica)
+
+    def _obey(self, request: Order, carry_out: Callable[[Order], Task[T]]) -> Task[T]:
+        turn = self._lock.turn()
+        try:
+            yield turn.acquire
+            yield from self._admit(request)
+            return (yield from carry_out(request))
+        finally:
+            turn.release()
+
+    # Admission
+
+    def _admit(self, request: AnyOrder) -> Task[None]:
+        """Check the epochs of an order. Another controller ends the term of this broker first. Raises KafkaError."""
+        if request.is_kraft_controller:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a KRaft controller cannot command a broker with ZooKeeper")
+        own_epoch = self._own_epoch()
+        if UNKNOWN_EPOCH < request.broker_epoch < own_epoch:
+            message = f"the order is for the broker epoch {request.broker_epoch}, but {own_epoch} is the present one"
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
+        self._check_epoch(request)
+        if self._store.is_controller:
+            yield from self._end_own_term(request)
+        if request.controller_epoch > self._epoch:
+            self._epoch = request.controller_epoch
+            self._deleted.clear()
+
+    def _check_epoch(self, request: AnyOrder) -> None:
+        known = max(self._epoch, self._store.controller_epoch)
+        if request.controller_epoch < known or (self._store.is_controller and request.controller_epoch == known):
+            message = f"controller {request.controller_id} has the epoch {request.controller_epoch}, but the epoch of"
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{message} the newest controller is {known}")
+
+    def _end_own_term(self, request: AnyOrder) -> Task[None]:
+        """Wait until this broker has seen in ZooKeeper that it is no longer the controller."""
+        deadline_ms = self._tasks.monotonic_ms() + TERM_ENDS_WITHIN_MS
+        changes = Changes([self._store.waiters], deadline_ms)
+        self._store.check_controller()
+        while self._store.is_controller and (yield changes) is not None:
+            pass
+        self._check_epoch(request)
+        if self._store.is_controller:
+            message = f"broker {self._config.node_id} is the controller until ZooKeeper says that another one is"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
+
+    def _is_full(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> bool:
+        """Whether what the order does not name is gone. Not in a late copy of an order, after orders of changes."""
+        epochs = request.controller_epoch, request.broker_epoch
+        if request.type != FULL:
+            self._changed = epochs
+        return self._changed != epochs
+
+    # Orders
+
+    def _leader_and_isr(self, request: LeaderAndIsrRequest) -> Task[Errors]:
+        topics = yield from ordered_topics(request)
+        listener, node_id = self._config.inter_broker_listener, self._config.node_id
+        is_full = self._is_full(request)
+        self._publish(with_leaders(self._store.image.brokers, request, listener))
+        errors = yield from self._apply(topics)
+        if is_full:
+            yield from self._remove_strays(topics)
+        offline = self._replicas.offline
+        for topic in topics:
+            for index, state in topic.states.items():
+                if node_id not in state.replicas:
+                    errors.setdefault(TopicPartition(topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                elif (topic.name, index) in offline:
+                    errors.setdefault(TopicPartition(topic.name, index), ErrorCode.KAFKA_STORAGE_ERROR)
+            yield PAUSE
+        return errors
+
+    def _update_metadata(self, request: UpdateMetadataRequest) -> Task[None]:
+        topics = yield from ordered_topics(request)
+        is_full = self._is_full(request)
+        self._publish(live_brokers(request))
+        if is_full:
+            yield from self._remove_missing(topics)
+        yield from self._apply(topics)
+
+    def _publish(self, brokers: Mapping[int, Node]) -> None:
+        self._store.apply_brokers({**brokers, **own_node(self._config)})
+
+    def _apply(self, topics: list[OrderedTopic]) -> Task[Errors]:
+        """Apply the states of partitions, in several changes if they are many."""
+        image = self._store.written_image
+        nodes = yield from self._read_nodes(sorted(without_id(image, topics)))
+        ids = {name: node.topic_id for name, node in (nodes or {}).items() if node is not None and node.topic_id}
+        errors, wanted, new = Errors(), list[list[MetadataRecord]](), list[str]()
+        for topic in with_ids(image, topics, ids):
+            plan = yield from plan_topic(image, topic, self._deleted)
+            errors |= {TopicPartition(topic.name, index): error for index, error in plan.errors.items()}
+            wanted.append(plan.records)
+            new += [record.name for record in plan.records if isinstance(record, TopicRecord)]
+            self._deleted |= {record.topic_id for record in plan.records if isinstance(record, RemoveTopicRecord)}
+            yield PAUSE
+        yield from self._read_configs(new)
+        yield from self._apply_records(wanted)
+        return errors
+
+    def _remove_missing(self, topics: Iterable[OrderedTopic]) -> Task[None]:
+        """Remove the topics that a full order does not have. A topic whose node ZooKeeper has stays.
+
+        The controller could not read that node.
+        """
+        missing = missing_topics(self._store.written_image, topics)
+        nodes = yield from self._read_nodes(list(missing))
+        gone = () if nodes is None else missing.keys() - nodes.keys()
+        yield from self._apply_records([RemoveTopicRecord(topic_id=missing[name])] for name in gone)
+
+    def _apply_records(self, wanted: Iterable[list[MetadataRecord]]) -> Task[None]:
+        for records in in_pieces(wanted, RECORDS_AT_ONCE):
+            yield from self._store.apply_order(records)
+            yield PAUSE
+
+    def _remove_strays(self, topics: Iterable[OrderedTopic]) -> Task[None]:
+        """Delete the logs that a full order does not have: their topics or replicas went while this broker was away.
+
+        A log stays if ZooKeeper has its replica, or may have it: the controller has not elected a leader yet, or could
+        not read the node of the topic.
+        """
+        ordered = {(topic.name, index) for topic in topics for index in topic.states}
+        strays = sorted(TopicPartition(*key) for key in self._replicas.logs if key not in ordered)
+        nodes = yield from self._read_nodes(sorted({stray.topic for stray in strays}))
+        gone = [] if nodes is None else [stray for stray in strays if not self._may_have(nodes, stray)]
+        for stray in gone:
+            logger.warning("%s has no replica on this broker any more; removing the log", stray)
+        yield from self._delete(gone)
+
+    def _may_have(self, nodes: Mapping[str, TopicAssignment | None], stray: TopicPartition) -> bool:
+        """Whether ZooKeeper may have a replica of the partition on this broker."""
+        node = nodes.get(stray.topic)
+        if node is None:
+            return stray.topic in nodes
+        assignment = node.partitions.get(stray.number)
+        return assignment is not None and self._config.node_id in assignment.replicas
+
+    def _stop_replica(self, request: StopReplicaRequest) -> Task[Errors]:
+        errors, deleted = Errors(), list[TopicPartition]()
+        for partition, stop in ordered_stops(request).items():
+            if is_fenced(self._store.image, partition, stop):
+                errors[partition] = ErrorCode.FENCED_LEADER_EPOCH
+            elif stop.is_deleted:
+                deleted.append(partition)
+            else:
+                self._replicas.stop(partition, stop.leader_epoch)
+            yield PAUSE
+        return errors | (yield from self._delete(deleted))
+
+    def _delete(self, partitions: Sequence[TopicPartition]) -> Task[Errors]:
+        errors = Errors()
+        for first in range(0, len(partitions), DELETED_AT_ONCE):
+            piece = partitions[first : first + DELETED_AT_ONCE]
+            codes = yield from gather([self._delete_log(partition) for partition in piece])
+            errors |= {partition: code for partition, code in zip(piece, codes, strict=True) if code}
+            yield PAUSE
+        return errors
+
+    def _delete_log(self, partition: TopicPartition) -> Task[ErrorCode]:
+        try:
+            yield from self._replicas.delete(partition)
+        except KafkaError as error:
+            logger.warning("the log of %s stays: %s", partition, error.message)
+            return error.code
+        return ErrorCode.NONE
+
+    # ZooKeeper
+
+    def _read_nodes(self, names: Sequence[str]) -> Task[dict[str, TopicAssignment | None] | None]:
+        """The existing nodes of these topics, None for an unreadable one; None without an answer in time."""
+        paths = {TopicAssignment.path(name): name for name in names}
+        try:
+            tree = (yield from self._in_time(read_many(self._session, list(paths)))) if paths else {}
+        except _NO_ANSWER:
+            return None
+        return {name: _decode(name, tree[path]) for path, name in paths.items() if path in tree}
+
+    def _read_configs(self, names: Sequence[str]) -> Task[None]:
+        """Read the configs of new topics: a partition must not be led with the defaults of the broker meanwhile."""
+        try:
+            if names:
+                yield from self._in_time(self._store.read_topic_configs(names))
+        except _NO_ANSWER:
+            logger.warning("%d new topics have the broker's defaults until ZooKeeper answers", len(names))
+            self._store.schedule_topic_configs(names)
+
+    def _in_time(self, task: Task[T]) -> Task[T]:
+        """The result of a read; an order does not wait longer. Raises one of _NO_ANSWER."""
+        return within(self._tasks, task, self._tasks.monotonic_ms() + READ_WITHIN_MS, TimeoutError)
+
+
+def _decode(name: str, node: ZNode) -> TopicAssignment | None:
+    try:
+        return TopicAssignment.decode(name, node.data)
+    except InvalidNode:  # the controller logs such a node
+        return None
