@@ -203,7 +203,7 @@ def live_brokers(request: UpdateMetadataRequest) -> dict[int, Node]:
     return {
         broker.id: Node(
             broker.id,
-            broker.rack,
+            broker.rack or None,
             {
                 endpoint.listener or _protocol(endpoint.security_protocol): (endpoint.host, endpoint.port)
                 for endpoint in broker.endpoints
