@@ -1,7 +1,7 @@
 """The facts of a controller: stored partition states, and what is known about brokers. Immutable.
 
-Stored are the topics and the state of each partition. Live brokers, failed replicas, stops and deletions are observed:
-the next controller observes them again.
+Stored are the topics and the state of each partition. Live brokers, failed replicas and stops are observed: the next
+controller observes them again.
 """
 
 from __future__ import annotations
@@ -38,16 +38,12 @@ class FailedReplica(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """The cluster as a controller knows it. `stopping`: brokers that asked for a controlled shutdown.
-
-    `deleting`: topics whose replicas are being deleted; they get no leader.
-    """
+    """The cluster as a controller knows it. `stopping`: brokers that asked for a controlled shutdown."""
 
     image: Image
     brokers: Mapping[int, LiveBroker] = MappingProxyType({})
     failed: frozenset[FailedReplica] = frozenset()
     stopping: frozenset[int] = frozenset()
-    deleting: frozenset[str] = frozenset()
 
     def state(self, partition: TopicPartition) -> PartitionState | None:
         """The stored state of a partition; None if the partition does not exist."""

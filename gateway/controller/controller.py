@@ -15,14 +15,15 @@ Only `replay` changes what is stored, so brokers get orders about confirmed stat
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, LiveBroker
 from headgate.gateway.controller.election_requests import ElectionRequest
 from headgate.gateway.controller.elections import NO_EPOCH, next_state
-from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -64,7 +65,10 @@ class ControllerMachine:
         self.rebalance_at_ms = now_ms + FIRST_REBALANCE_MS
         """When to call `decide` for preferred leaders, whatever else happens."""
         self._settings = settings
-        self._dirty: dict[TopicPartition, None] = dict.fromkeys(key for key, _ in view.partitions())
+        internal_first = sorted(view.image.topics.values(), key=lambda topic: not topic.is_internal)
+        self._dirty: dict[TopicPartition, None] = dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in internal_first for index in range(len(topic.partitions))
+        )
         self._writing: dict[TopicPartition, PartitionState] = {}
         self._unread: set[TopicPartition] = set()
         """Partitions whose stored state is unknown, since a write failed."""
@@ -72,14 +76,14 @@ class ControllerMachine:
         """Brokers that were lost and are back: each leaves the in-sync set before it may lead again."""
         self._elections: list[ElectionRequest] = []
         self._shutdowns: list[tuple[object, int]] = []
-        self._deleted: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
-        """By topic, the (broker, partition) whose replica is deleted."""
-        self._removing: set[bytes] = set()
 
     # The store
 
-    def replay(self, records: Iterable[MetadataRecord]) -> None:
-        """Apply records that the store has, this controller's and others'. Doubled and old ones are skipped."""
+    def replay(self, records: Iterable[MetadataRecord], image: Image | None = None) -> None:
+        """Apply records that the store has, this controller's and others'. Doubled and old ones are skipped.
+
+        A store with an image of its own gives `image`, which has the records: the view shares the topics then.
+        """
         names, fitting = dict(self.view.image.topic_names), list[MetadataRecord]()
         latest: dict[tuple[bytes, int], int] = {}
         for record in records:
@@ -97,7 +101,7 @@ class ControllerMachine:
                     continue
                 self._forget_topic(names.pop(record.topic_id))
             fitting.append(record)
-        self.view = self.view._replace(image=self.view.image.apply_all(fitting))
+        self.view = self.view._replace(image=self.view.image.apply_all(fitting) if image is None else image)
 
     def _known_epoch(self, place: tuple[bytes, int], latest: Mapping[tuple[bytes, int], int]) -> int:
         topic_id, index = place
@@ -115,9 +119,7 @@ class ControllerMachine:
     def write_failed(self, records: Iterable[MetadataRecord]) -> None:
         """Note that writes were refused, or that their answers were lost. `replay` what the store has now."""
         for record in records:
-            if isinstance(record, RemoveTopicRecord):
-                self._removing.discard(record.topic_id)
-            elif isinstance(record, PartitionRecord) and record.topic_id in self.view.image.topic_names:
+            if isinstance(record, PartitionRecord) and record.topic_id in self.view.image.topic_names:
                 key = TopicPartition(self.view.image.topic_names[record.topic_id], record.partition_id)
                 wanted = self._writing.get(key)
                 if wanted is not None and wanted.partition_epoch == record.partition_epoch:
@@ -132,12 +134,9 @@ class ControllerMachine:
             self._writing.pop(key, None)
             self._departed.pop(key, None)
             self._unread.discard(key)
-            self._fail_elections(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._deleted.pop(name, None)
-        if topic is not None:
-            self._removing.discard(topic.topic_id)
+            self._fail_elections(key)
         failed = frozenset(replica for replica in self.view.failed if replica.partition.topic != name)
-        self.view = self.view._replace(deleting=self.view.deleting - {name}, failed=failed)
+        self.view = self.view._replace(failed=failed)
 
     # Facts
 
@@ -157,24 +156,17 @@ class ControllerMachine:
             if back:
                 self._departed[key] |= back
 
+    def note_departed(self, key: TopicPartition, broker_id: int) -> None:
+        """Note that a live broker has lost a partition unnoticed, by a restart since the partition's last state."""
+        self._departed[key].add(broker_id)
+        self._dirty[key] = None
+
     def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
         """Take over which replicas of a broker have failed log directories, and which work (again)."""
         changed = {FailedReplica(broker_id, key) for key in failed} - self.view.failed
         healed = {FailedReplica(broker_id, key) for key in works} & self.view.failed
         self.view = self.view._replace(failed=(self.view.failed | changed) - healed)
         self._dirty.update(dict.fromkeys(replica.partition for replica in changed | healed))
-
-    def set_deleting(self, topics: Collection[str]) -> None:
-        """Take over the topics that are to be deleted."""
-        deleting = frozenset(topics) & self.view.image.topics.keys()
-        changed, self.view = deleting ^ self.view.deleting, self.view._replace(deleting=deleting)
-        self._dirty.update((key, None) for key, _ in self.view.partitions() if key.topic in changed)
-
-    def replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a broker has deleted its replicas of partitions. A topic is removed after its last replica."""
-        for topic, index in partitions:
-            if topic in self.view.deleting:
-                self._deleted[topic].add((broker_id, index))
 
     # Requests
 
@@ -208,46 +200,41 @@ class ControllerMachine:
     # Decisions
 
     def decide(self, now_ms: float, limit: int = 1000) -> ControllerDecision:
-        """Evaluate what has changed, up to `limit` partitions."""
+        """Evaluate what has changed, up to `limit` partitions. A partition that waits for the store is not ready."""
         if now_ms >= self.rebalance_at_ms:
             self.rebalance_at_ms = now_ms + self._settings.imbalance_check_ms
             self._elect_preferred()
         decision = ControllerDecision()
-        blocked = self._writing.keys() | self._unread
-        ready = [key for key in self._dirty if key not in blocked]
-        for key in ready[:limit]:
+        for key in list(islice(self._dirty, limit)):
             del self._dirty[key]
-            wanted = self._evaluate(key)
+            wanted = None if key in self._writing or key in self._unread else self._evaluate(key)
             if wanted is not None:
                 self._writing[key] = wanted
                 decision.records += partition_records(self.view.image.topics[key.topic].topic_id, key.number, (wanted,))
-        decision.records += self._removals()
         decision.replies += self._replies()
-        decision.has_more = len(ready) > limit
+        decision.has_more = bool(self._dirty)
         return decision
 
     def _evaluate(self, key: TopicPartition) -> PartitionState | None:
         state = self.view.state(key)
         if state is None:
             return None
-        if key.topic in self.view.deleting:
-            self._fail_elections(key, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
-            return None
         stopping, online = self.view.stopping, self.view.online(key, state.replicas)
         departed = self._departed.get(key, set())
         present = [broker for broker in online if broker not in departed]
-        wanted = next_state(state, present, stopping, is_unclean=self._settings.is_unclean(key.topic))
+        is_unclean = self._settings.is_unclean(key.topic)
+        wanted = next_state(state, present, stopping, is_unclean=is_unclean and not departed)
         if wanted is None and self._departed.pop(key, set()):  # the set has lost them already, or cannot
-            wanted = next_state(state, online, stopping, is_unclean=self._settings.is_unclean(key.topic))
+            wanted = next_state(state, online, stopping, is_unclean=is_unclean)
         for request in self._elections:
             if wanted is None and key in request.waiting:
                 wanted = request.evaluate(key, state, online, stopping)
         return wanted
 
-    def _fail_elections(self, key: TopicPartition, code: ErrorCode, message: str | None = None) -> None:
+    def _fail_elections(self, key: TopicPartition) -> None:
         for request in self._elections:
             if key in request.waiting:
-                request.finish(key, KafkaError(code, message))
+                request.finish(key, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     def _elect_preferred(self) -> None:
         """Elect the preferred leaders of each broker that leads too few of the partitions placed on it first."""
@@ -256,7 +243,7 @@ class ControllerMachine:
         counts: defaultdict[int, int] = defaultdict(int)
         elsewhere: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for key, state in self.view.partitions():
-            if state.replicas and key.topic not in self.view.deleting:
+            if state.replicas:
                 counts[state.replicas[0]] += 1
                 if state.leader != state.replicas[0]:
                     elsewhere[state.replicas[0]].append(key)
@@ -267,16 +254,6 @@ class ControllerMachine:
             ):
                 self._elections.append(ElectionRequest(None, PREFERRED, partitions))
                 self._dirty.update(dict.fromkeys(partitions))
-
-    def _removals(self) -> list[MetadataRecord]:
-        records: list[MetadataRecord] = []
-        for name in sorted(self.view.deleting):
-            topic, deleted = self.view.image.topics[name], self._deleted.get(name, set())
-            replicas = {(broker, index) for index, state in enumerate(topic.partitions) for broker in state.replicas}
-            if topic.topic_id not in self._removing and replicas <= deleted:
-                self._removing.add(topic.topic_id)
-                records.append(RemoveTopicRecord(topic_id=topic.topic_id))
-        return records
 
     def _replies(self) -> list[tuple[object, Message | KafkaError]]:
         replies: list[tuple[object, Message | KafkaError]] = []
@@ -303,6 +280,6 @@ class ControllerMachine:
         for key, state in self.view.partitions_of((broker,)):
             if key in undecided:
                 return None
-            if state.leader == broker and len(state.replicas) > 1 and key.topic not in self.view.deleting:
+            if state.leader == broker and len(state.replicas) > 1:
                 remaining.append(RemainingPartition(key.topic, key.number))
         return ControlledShutdownResponse(remaining_partitions=remaining)

@@ -56,7 +56,6 @@ class OrderResult(NamedTuple):
     """Replicas whose log directory has failed."""
     followed: list[TopicPartition]
     """Replicas that lead or follow now."""
-    deleted: list[TopicPartition]
 
 
 class OrderQueue:
@@ -119,7 +118,7 @@ class OrderQueue:
         """Take the answer of the order in flight. An order that was refused as a whole is repeated."""
         order, self.is_in_flight = self._unanswered, False
         assert order is not None
-        result = OrderResult(_error(response), [], [], [])
+        result = OrderResult(_error(response), [], [])
         if result.error is ErrorCode.NONE:
             self._unanswered = None
         for key, code in _results(order, response):
@@ -127,8 +126,6 @@ class OrderQueue:
                 result.failed.append(key)
             elif order.kind is Kind.LEADER_AND_ISR and code is ErrorCode.NONE:
                 result.followed.append(key)
-            elif order.kind is Kind.DELETE and code is ErrorCode.NONE:
-                result.deleted.append(key)
         return result
 
 

@@ -95,7 +95,7 @@ def leader_and_isr(
 def _is_ordered(
     broker_id: int, old: ClusterView | None, new: ClusterView, key: TopicPartition, state: PartitionState
 ) -> bool:
-    if broker_id not in state.replicas or state.leader_epoch == NO_EPOCH or key.topic in new.deleting:
+    if broker_id not in state.replicas or state.leader_epoch == NO_EPOCH:
         return False
     before = None if old is None else _before(old, new, key)
     return before is None or before.leader_epoch != state.leader_epoch or broker_id not in before.replicas
@@ -168,11 +168,7 @@ def _metadata_rows(
 
 
 def _is_known(old: ClusterView, new: ClusterView, key: TopicPartition, state: PartitionState) -> bool:
-    return (
-        _before(old, new, key) == state
-        and (key.topic in old.deleting) == (key.topic in new.deleting)
-        and old.online(key, state.replicas) == new.online(key, state.replicas)
-    )
+    return _before(old, new, key) == state and old.online(key, state.replicas) == new.online(key, state.replicas)
 
 
 def _metadata_row(
@@ -182,7 +178,7 @@ def _metadata_row(
     return UpdateMetadataPartitionState(
         partition_index=key.number,
         controller_epoch=sender.controller_epoch,
-        leader=LEADER_DURING_DELETE if key.topic in view.deleting else state.leader,
+        leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
         zk_version=state.partition_epoch,
@@ -257,21 +253,20 @@ def stops(broker_id: int, old: ClusterView | None, new: ClusterView) -> dict[Top
 
 def _standing_stops(broker_id: int, view: ClusterView) -> dict[TopicPartition, Stop]:
     """The stops that follow from one view alone."""
-    is_stopping = broker_id in view.stopping
-    found = {}
-    for key, state in view.partitions_of((broker_id,)) if is_stopping or view.deleting else ():
-        if key.topic in view.deleting:
-            found[key] = Stop(EPOCH_DURING_DELETE, is_deleted=True)
-        elif is_stopping and state.leader != broker_id and broker_id not in state.isr:
-            found[key] = Stop(state.leader_epoch, is_deleted=False)
-    return found
+    if broker_id not in view.stopping:
+        return {}
+    return {
+        key: Stop(state.leader_epoch, is_deleted=False)
+        for key, state in view.partitions_of((broker_id,))
+        if state.leader != broker_id and broker_id not in state.isr
+    }
 
 
 def _changed(old: ClusterView | None, new: ClusterView) -> Iterator[tuple[TopicPartition, PartitionState]]:
     """The partitions of `new` whose states may differ; topics that no record has touched are the same object."""
     for topic in new.image.topics.values():
         known = None if old is None else old.image.topics.get(topic.name)
-        if old is not None and topic is known and (topic.name in old.deleting) == (topic.name in new.deleting):
+        if old is not None and topic is known:
             continue
         for index, state in enumerate(topic.partitions):
             yield TopicPartition(topic.name, index), state

@@ -37,6 +37,33 @@ def test_a_broker_that_was_back_at_once_still_loses_its_lead() -> None:
     assert machine.view.state(TopicPartition("t", 1)) == state(1, (1,), epoch=2)  # without a leader in between
 
 
+def test_a_leader_that_restarted_unnoticed_leaves_the_set() -> None:
+    machine = controller(view(state(-1, (1, 2)), state(-1, (1,))), "t")  # a store shows no leader that has departed
+    for number in range(2):
+        machine.note_departed(TopicPartition("t", number), 1)
+    settle(machine)
+    assert machine.view.state(T0) == state(2, (2,), epoch=1)
+    assert machine.view.state(TopicPartition("t", 1)) == state(1, (1,), epoch=1)  # the only copy, in one write
+
+
+def test_a_broker_that_was_back_loses_no_lead_uncleanly() -> None:
+    machine = controller(view(state(1, (1,))), "t")
+    settle(machine)
+    machine.set_brokers(brokers(1, 2, 3) | brokers(1, epoch=2))
+    settle(machine)
+    assert machine.view.state(T0) == state(1, (1,), epoch=2)
+
+
+def test_a_view_shares_the_image_of_its_store() -> None:
+    machine = controller(view(state(1, (1, 2, 3))))
+    machine.set_brokers(brokers(2, 3))
+    records = machine.decide(0).records
+    image = machine.view.image.apply_all(records)
+    machine.replay(records, image)
+    assert machine.view.image is image
+    assert not machine.decide(0).records
+
+
 def test_a_broker_lost_again_during_a_write_leaves_the_set() -> None:
     machine = controller(view(state(1, (1, 2, 3))))
     machine.set_brokers(brokers(2, 3))
@@ -154,25 +181,13 @@ def test_preferred_leaders_come_back_when_too_many_are_elsewhere() -> None:
     assert machine.rebalance_at_ms == due_ms + 300_000
 
 
-def test_a_topic_is_removed_when_every_replica_is() -> None:
-    machine = controller(view(state(1, (1, 2), (1, 2))))
-    machine.set_deleting(["t"])
-    machine.set_brokers(brokers(1, 3))
+def test_elections_of_a_topic_that_is_deleted_end() -> None:
+    machine = controller(view(state(1, (1, 2))))
+    settle(machine)
     machine.elect("ticket", PREFERRED, [T0])
-    assert [_codes(response) for _, response in settle(machine)] == [[ErrorCode.INVALID_TOPIC_EXCEPTION]]
-    assert machine.view.state(T0) == state(1, (1, 2), (1, 2))  # nothing is elected any more
-    machine.replicas_deleted(1, [T0])
-    assert not machine.decide(0).records  # broker 2 has its replica, and is absent
-    machine.set_brokers(brokers(1, 2, 3))
-    machine.replicas_deleted(2, [T0])
-    removal = machine.decide(0).records
-    assert removal == [RemoveTopicRecord(topic_id=TOPIC_ID)]
-    assert not machine.decide(0).records
-    machine.write_failed(removal)
-    assert machine.decide(0).records == removal
-    machine.replay(removal * 2)
+    machine.replay([RemoveTopicRecord(topic_id=TOPIC_ID)] * 2)
+    assert [_codes(response) for _, response in settle(machine)] == [[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
     assert not machine.view.image.topics
-    assert not machine.view.deleting
 
 
 def test_many_partitions_are_decided_in_slices() -> None:

@@ -100,7 +100,7 @@ def test_a_lost_or_refused_order_is_repeated() -> None:
     assert sent(orders, present) == order
 
 
-def test_answers_name_failed_and_deleted_replicas() -> None:
+def test_answers_name_failed_replicas() -> None:
     orders, present = queue(), view(state(1, (1, 3)), state(1, (1, 3)))
     order = sent(orders, present)
     assert isinstance(order.request, LeaderAndIsrRequest)
@@ -109,14 +109,14 @@ def test_answers_name_failed_and_deleted_replicas() -> None:
     result = orders.answered(response)
     assert (result.failed, result.followed) == ([T1], [T0])
     obey_all(orders, present, FollowingBroker())
-    deleting = present._replace(deleting=frozenset(("t",)))
-    orders.answered(FollowingBroker().obey(sent(orders, deleting).request))
-    order = sent(orders, deleting)
+    deleted = present._replace(image=Image.empty())
+    orders.answered(FollowingBroker().obey(sent(orders, deleted).request))
+    order = sent(orders, deleted)
     assert order.kind is Kind.DELETE
-    assert orders.answered(FollowingBroker().obey(order.request)).deleted == [T0, T1]
-    assert orders.next(deleting) is None
+    orders.answered(FollowingBroker().obey(order.request))
+    assert orders.next(deleted) is None
     orders.send_all()
-    order = sent(orders, deleting)
+    order = sent(orders, deleted)
     assert isinstance(order.request, LeaderAndIsrRequest)
     assert order.request.type == FULL
 
@@ -134,10 +134,12 @@ def test_a_broker_that_is_gone_gets_no_orders() -> None:
 
 
 def test_an_answer_of_stop_replica_may_be_refused_as_a_whole() -> None:
-    orders, present = queue(), view(state(1, (1, 3)))._replace(deleting=frozenset(("t",)))
+    orders, present = queue(), view(state(1, (1, 3)))
+    obey_all(orders, present, FollowingBroker())
+    present = present._replace(image=Image.empty())
     while (order := sent(orders, present)).kind is not Kind.DELETE:
         orders.answered(FollowingBroker().obey(order.request))
-    assert orders.answered(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)).deleted == []
+    orders.answered(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     assert sent(orders, present) == order
 
 
@@ -158,7 +160,7 @@ def test_a_broker_ends_with_the_last_view_whatever_is_lost(versions: dict[int, i
                 else:
                     orders.lost()
         obey_all(orders, present, broker)
-        expected = [] if present.deleting else list(present.partitions())
+        expected = list(present.partitions())
         roles = {key: (state.leader, state.leader_epoch) for key, state in expected if 3 in state.replicas}
         assert broker.roles == roles, seed
         assert broker.metadata == {
@@ -169,11 +171,11 @@ def test_a_broker_ends_with_the_last_view_whatever_is_lost(versions: dict[int, i
 
 def _changed(present: ClusterView, random: Random) -> ClusterView:
     """The next view: another leader, another set, a move, a broker lost or found, a topic that goes."""
-    if present.deleting or not present.image.topics:
-        return present._replace(image=Image.empty(), deleting=frozenset())
+    if not present.image.topics:
+        return present
     match random.randrange(16):
         case 0:
-            return present._replace(deleting=frozenset(("t",)))
+            return present._replace(image=Image.empty())
         case 1 | 2 | 3:
             return present._replace(brokers=brokers(3, *random.sample((1, 2), random.randrange(3))))
     topic = present.image.topics["t"]
