@@ -77,6 +77,11 @@ class ControllerMachine:
         self._elections: list[ElectionRequest] = []
         self._shutdowns: list[tuple[object, int]] = []
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every partition has the state that it has to take, as far as the store can be written."""
+        return not self._dirty and not self._writing
+
     # The store
 
     def replay(self, records: Iterable[MetadataRecord], image: Image | None = None) -> None:
@@ -114,6 +119,11 @@ class ControllerMachine:
         wanted = self._writing.get(key)
         if wanted is not None and record.partition_epoch >= wanted.partition_epoch:
             del self._writing[key]
+        self._dirty[key] = None
+
+    def was_read(self, key: TopicPartition) -> None:
+        """Note that the view has what the store has of a partition."""
+        self._unread.discard(key)
         self._dirty[key] = None
 
     def write_failed(self, records: Iterable[MetadataRecord]) -> None:

@@ -1,10 +1,11 @@
-"""What a broker does only while it is the controller: topics, leader epochs, and the orders of tools."""
+"""What a broker does only while it is the controller: topics, elections of leaders, and the orders of tools."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
+from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
+from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
 from headgate.gateway.zookeeper.controller.tool_orders import ORDERS, ToolOrders
 from headgate.gateway.zookeeper.controller.topic_watcher import TopicWatcher
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
@@ -18,31 +19,44 @@ if TYPE_CHECKING:
 class ControllerTerm:
     """The time from an election to the next controller."""
 
-    def __init__(self, parts: StoreParts, configs: ConfigWatcher, *, others_wrote: bool = False) -> None:
+    def __init__(
+        self, parts: StoreParts, configs: ConfigWatcher, brokers: LiveBrokers, *, others_wrote: bool = False
+    ) -> None:
         """`others_wrote`: another controller may have written the topics that the image has."""
-        self.leader_epochs = LeaderEpochs(parts)
-        self.topics = TopicWatcher(parts, configs, self.leader_epochs, others_wrote=others_wrote)
-        self.orders = ToolOrders(parts, self.leader_epochs)
+        self.elections = LeaderElections(parts)
+        self.topics = TopicWatcher(parts, configs, brokers, self.elections, others_wrote=others_wrote)
+        self.orders = ToolOrders(parts, self.elections)
+        self._brokers = brokers
         self._watches = parts.watches
         self._store = parts.store
 
     def begin(self) -> None:
         """Schedule the work that the first read of the cluster left open."""
         self.topics.begin(self._store.written_image)
+        self.everything_was_read()
         for path in ORDERS:
             self._watches.note(path)
 
-    def brokers_changed(self) -> None:
-        """Find the partitions that have lost their leader."""
-        for topic in self._store.written_image.topics.values():
-            self.leader_epochs.find_leaderless(topic)
+    def everything_was_read(self) -> None:
+        """The image has what ZooKeeper has: elections begin, unless they have begun."""
+        if self.elections.machine is None:
+            self.elections.begin(self._brokers.registered)
 
-    def go_on(self) -> None:
-        """Raise some leader epochs. Once all partitions are led, the orders that waited for that are due."""
-        if self.leader_epochs.raise_some():
+    def brokers_changed(self) -> None:
+        """Find the partitions that have lost or found a replica."""
+        self.elections.set_brokers(self._brokers.registered)
+
+    def go_on(self) -> bool:
+        """Write some decisions. Once all partitions are led, the orders that waited for that are due.
+
+        Returns whether there is more to decide.
+        """
+        has_more = self.elections.write_some()
+        if self.elections.is_settled:
             self.orders.all_are_led()
+        return has_more
 
     def change_ended(self, change: Change, error: KafkaError | None, *, is_final: bool) -> bool:
         """Handle the end of a change. Returns whether it was a change of this term's own."""
-        is_raising = self.leader_epochs.change_ended(change, error, is_final=is_final)
-        return self.orders.change_ended(change, is_final=is_final) or is_raising
+        is_election = self.elections.change_ended(change, error, is_final=is_final)
+        return self.orders.change_ended(change, is_final=is_final) or is_election

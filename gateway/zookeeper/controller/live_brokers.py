@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.controller.cluster_view import ListenerEndpoint, LiveBroker
 from headgate.gateway.metadata.image import Node
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
@@ -17,11 +18,19 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
 
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By Kafka's numbers."""
+
+
 class LiveBrokers:
-    """`epochs`: the epoch of each registered broker, which is the transaction of its registration, as in Kafka."""
+    """`registered`: the registered brokers. A broker's epoch is the transaction of its registration, as in Kafka.
+
+    `epochs`: those of the first read until the first refresh.
+    """
 
     def __init__(self, parts: StoreParts) -> None:
-        self.epochs: Mapping[int, int] = {}
+        self.epochs = parts.nodes.broker_epochs
+        self.registered: Mapping[int, LiveBroker] = {id_: LiveBroker(epoch) for id_, epoch in self.epochs.items()}
         self._session = parts.session
         self._watches = parts.watches
         self._nodes = parts.nodes
@@ -35,8 +44,20 @@ class LiveBrokers:
         tree = dict(ChainMap(*parts))
         found = read_cluster(tree, bytes)
         self._nodes.unreadable.note(tree, found.invalid)
-        self.epochs = {broker: tree[BrokerRegistration.path(broker)].czxid for broker in found.image.brokers}
+        self.epochs = found.broker_epochs
+        self.registered = {
+            broker: _live_broker(epoch, BrokerRegistration.decode(broker, tree[BrokerRegistration.path(broker)].data))
+            for broker, epoch in self.epochs.items()
+        }
         self._store.apply_brokers({**found.image.brokers, **own_node(self._config)})
+
+
+def _live_broker(epoch: int, found: BrokerRegistration) -> LiveBroker:
+    endpoints = {
+        listener: ListenerEndpoint(host, port, _SECURITY_PROTOCOLS.index(protocol))
+        for listener, host, port, protocol in found.endpoints
+    }
+    return LiveBroker(epoch, endpoints, found.rack)
 
 
 def own_node(config: BrokerConfig) -> dict[int, Node]:

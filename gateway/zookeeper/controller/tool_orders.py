@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.controller import orders
-from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
+from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
 from headgate.gateway.zookeeper.controller.orders import OrderDecision
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
@@ -36,13 +36,13 @@ ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA
 class ToolOrders:
     """Carries out the orders, by changes of the store."""
 
-    def __init__(self, parts: StoreParts, leader_epochs: LeaderEpochs) -> None:
+    def __init__(self, parts: StoreParts, elections: LeaderElections) -> None:
         self._session = parts.session
         self._watches = parts.watches
         self._nodes = parts.nodes
         self._config = parts.config
         self._store = parts.store
-        self._leader_epochs = leader_epochs
+        self._elections = elections
         self._ordered: dict[Change, str] = {}  # changes that carry out an order -> path of the order
         self._postponed = set[str]()  # paths of orders that wait until all partitions are led
 
@@ -71,9 +71,7 @@ class ToolOrders:
         """Store the deletion orders. Topics whose order was withdrawn need a leader again."""
         gone = self._nodes.deleting - set(names)
         self._nodes.put_deleting(names)
-        topics = self._store.written_image.topics
-        for name in gone & topics.keys():
-            self._leader_epochs.find_leaderless(topics[name])
+        self._elections.read(gone)
 
     def _reassign(self) -> Task[None]:
         yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
@@ -89,7 +87,7 @@ class ToolOrders:
         if (yield from exists(self._session, path, self._watches.note)) is None:
             return
         found = yield from get(self._session, path)
-        if found is None or self._leader_epochs.leaderless or path in self._ordered.values():
+        if found is None or not self._elections.is_settled or path in self._ordered.values():
             self._postponed.update([path] if found is not None else ())
             return
         try:

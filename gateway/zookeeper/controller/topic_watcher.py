@@ -16,7 +16,8 @@ from operator import itemgetter
 from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.runtime.tasks import Task, gather
-from headgate.gateway.zookeeper.controller.leader_epochs import LeaderEpochs
+from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
+from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_PATH, TOPICS, ConfigEntity
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -40,7 +41,13 @@ class TopicWatcher:
     """Reads topics. `records`: differences that are not published yet."""
 
     def __init__(
-        self, parts: StoreParts, configs: ConfigWatcher, leader_epochs: LeaderEpochs, *, others_wrote: bool
+        self,
+        parts: StoreParts,
+        configs: ConfigWatcher,
+        brokers: LiveBrokers,
+        elections: LeaderElections,
+        *,
+        others_wrote: bool,
     ) -> None:
         """`others_wrote`: another controller may have deleted any topic of the image."""
         self.records: list[MetadataRecord] = []
@@ -51,7 +58,8 @@ class TopicWatcher:
         self._random = parts.random
         self._store = parts.store
         self._configs = configs
-        self._leader_epochs = leader_epochs
+        self._brokers = brokers
+        self._elections = elections
         self._others_wrote = others_wrote
         self._watched = set[str]()  # topics whose assignment has a watch
         self._with_states = set[str]()  # topics to read with all partitions, also if their assignment is the same
@@ -64,9 +72,6 @@ class TopicWatcher:
     def begin(self, image: Image) -> None:
         """Take over the topics of an image, which were read with watches."""
         self._watched.update(image.topics)
-        for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
-            self._leader_epochs.find_leaderless(topic)
-        self._leader_epochs.log_foreign(image)
 
     def schedule_full_refresh(self, *, with_states: bool) -> None:
         """Schedule a read of every topic. `with_states`: states of partitions included."""
@@ -102,13 +107,11 @@ class TopicWatcher:
         records, self.records = self.records, []
         return records
 
-    def published(self) -> None:
-        """The differences are in the image: find the partitions without a leader."""
+    def published(self, records: Iterable[MetadataRecord]) -> None:
+        """These differences are in the image: find the partitions without a leader."""
         refreshed, self._refreshed = self._refreshed, []
-        topics = self._store.written_image.topics
-        for name in refreshed:
-            if name in topics:
-                self._leader_epochs.find_leaderless(topics[name])
+        self._elections.replay(records)
+        self._elections.read(refreshed)
 
     def new_paths(self) -> Task[Iterator[str]]:
         """The paths of topics that are new, or whose nodes are gone."""
@@ -165,9 +168,7 @@ class TopicWatcher:
     def _apply_topic(self, name: str, part: ClusterTree) -> None:
         before = self._store.written_image.topics.get(name)
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-        topic = served_topic(
-            part.image.topics[name], before, self._config, self._nodes.unreadable, self._store.written_image.brokers
-        )
+        topic = served_topic(part, name, before, self._config, self._nodes.unreadable, self._brokers.epochs)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
             self._log_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip

@@ -48,11 +48,12 @@ T = TypeVar("T")
 
 
 class ZNode(NamedTuple):
-    """The data of a node, their version, and the transaction that created the node."""
+    """The data of a node, their version, and the transactions that created the node and wrote its data last."""
 
     data: bytes | None
     version: int
     czxid: int = 0
+    mzxid: int = 0
 
 
 Tree = Mapping[str, ZNode]
@@ -82,14 +83,18 @@ class ConfigNode(NamedTuple):
 class ClusterTree(NamedTuple):
     """A cluster as its nodes describe it.
 
-    `without_id`: topics whose id in the image is new, and not in ZooKeeper yet. `deleting`: topics with a deletion
-    order. `invalid`: the errors of unreadable nodes, each with the node's path. Unreadable configs are empty in
-    `configs`, and missing in the image: the next change replaces them, as in Kafka.
+    `broker_epochs`: the transaction of each broker's registration. `state_zxids`: by topic, the transactions that wrote
+    the partitions' states; 0 for an absent state. `without_id`: topics whose id in the image is new, and not in
+    ZooKeeper yet. `deleting`: topics with a deletion order. `invalid`: the errors of unreadable nodes, each with the
+    node's path. Unreadable configs are empty in `configs`, and missing in the image: the next change replaces them, as
+    in Kafka.
     """
 
     image: Image
     topics: Mapping[str, TopicNodes]
     configs: Mapping[ConfigEntity, ConfigNode]
+    broker_epochs: Mapping[int, int]
+    state_zxids: Mapping[str, tuple[int, ...]]
     controller: Controller | None
     controller_epoch: int
     controller_epoch_version: int
@@ -137,10 +142,13 @@ class _Reading:
         topics = self._with_unique_ids(dict(self._topics()), keeps_id)
         ids = {name: nodes.assignment.topic_id or self._new_topic_id() for name, nodes in topics.items()}
         configs = dict(self._configs())
+        image = self._image(topics, ids, configs, controller)
         return ClusterTree(
-            self._image(topics, ids, configs, controller),
+            image,
             topics,
             configs,
+            {broker: self._tree[BrokerRegistration.path(broker)].czxid for broker in image.brokers},
+            {name: self._state_zxids(name, nodes) for name, nodes in topics.items()},
             controller,
             _highest_epoch(topics) if epoch is None else epoch.epoch,
             self._version(CONTROLLER_EPOCH_PATH),
@@ -185,6 +193,10 @@ class _Reading:
             for index, assignment in sorted(nodes.assignment.partitions.items())
         ]
         return Topic(name, topic_id, tuple(states), {} if found is None else found.configs.configs)
+
+    def _state_zxids(self, name: str, nodes: TopicNodes) -> tuple[int, ...]:
+        paths = (LeaderAndIsr.path(name, index) for index in range(len(nodes.assignment.partitions)))
+        return tuple([self._tree[path].mzxid if path in self._tree else 0 for path in paths])
 
     def _topics(self) -> Iterator[tuple[str, TopicNodes]]:
         for name in self._children.get(TOPICS_PATH, ()):

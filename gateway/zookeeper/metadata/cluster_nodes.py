@@ -5,7 +5,7 @@ Reads and own writes are applied in the order of their answers, which is the ord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from headgate.gateway.metadata.image import Image
@@ -34,7 +34,7 @@ class ClusterNodes:
         self.unreadable.note((), cluster.invalid)
         self.has_producer_ids = _has_producer_ids(cluster)
         """Whether the last block of producer ids was readable at least once: the next block follows from it."""
-        self._cluster = cluster._replace(image=Image.empty(), invalid=())
+        self._cluster = cluster._replace(image=Image.empty(), state_zxids={}, invalid=())
         self._topics = dict(cluster.topics)
         self._configs = dict(cluster.configs)
         self._deleting = set(cluster.deleting)
@@ -55,6 +55,11 @@ class ClusterNodes:
     def deleting(self) -> AbstractSet[str]:
         """The topics with a pending deletion order of a tool."""
         return self._deleting
+
+    @property
+    def broker_epochs(self) -> Mapping[int, int]:
+        """The epochs of the brokers that were registered at the first read."""
+        return self._cluster.broker_epochs
 
     @property
     def controller_epoch_version(self) -> int:

@@ -8,7 +8,7 @@ next controller completes.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
@@ -34,7 +34,7 @@ from headgate.gateway.zookeeper.layout.topics import (
     partition_path,
     partitions_path,
 )
-from headgate.gateway.zookeeper.layout.tree import ABSENT, NO_EPOCH, ClusterTree, ConfigNode
+from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode
 from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, Delete, Operation, SetData
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -74,21 +74,6 @@ def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
             for name in sorted(cluster.without_id)
         ),
     )
-
-
-def may_lead(state: PartitionState, node_id: int, alive: Container[int]) -> bool:
-    """Whether a broker is the leader of a partition in ZooKeeper, or has to become it.
-
-    A partition without a live leader goes to a broker in the ISR, or to any replica if the partition is new.
-    """
-    candidates = state.replicas if state.leader_epoch == NO_EPOCH else state.isr
-    return state.leader == node_id or (state.leader not in alive and node_id in candidates)
-
-
-def led_by(state: PartitionState, node_id: int, alive: Container[int]) -> PartitionState:
-    """The next state of a partition: this broker leads, and only live brokers stay in the ISR."""
-    isr = tuple([broker for broker in state.isr if broker in alive]) or (node_id,)
-    return PartitionState(node_id, state.leader_epoch + 1, state.replicas, isr, state.partition_epoch + 1)
 
 
 def change_image(

@@ -146,14 +146,17 @@ def read_all_configs(session: Session, parent: str) -> Task[NodesByPath]:
 def read_many(session: Session, paths: Sequence[str]) -> Task[NodesByPath]:
     """The nodes that exist at these paths, without watches. Raises Failed."""
     found = yield from get_many(session, paths)
-    pairs = zip(paths, found, strict=True)
-    return {path: ZNode(node.data, node.stat.version, node.stat.czxid) for path, node in pairs if node is not None}
+    return {path: _znode(node) for path, node in zip(paths, found, strict=True) if node is not None}
+
+
+def _znode(found: NodeData) -> ZNode:
+    return ZNode(found.data, found.stat.version, found.stat.czxid, found.stat.mzxid)
 
 
 def read_node(session: Session, path: str, watch: Watch | None = None) -> Task[NodesByPath]:
     """One node; empty if it does not exist. Raises Failed."""
     found: NodeData | None = yield from get(session, path, watch)
-    return {} if found is None else {path: ZNode(found.data, found.stat.version, found.stat.czxid)}
+    return {} if found is None else {path: _znode(found)}
 
 
 def read_node_or_watch(session: Session, path: str, watch: Watch | None) -> Task[NodesByPath]:

@@ -1,8 +1,13 @@
-"""The image that this broker serves, from the image read in ZooKeeper: only own leaders, and only valid configs."""
+"""The image that this broker serves, from what it has read in ZooKeeper: only present leaders and valid configs.
+
+The leader of a partition has departed if its broker is not registered, or has registered since the leader was written:
+the broker was restarted. Such a partition has no leader in the image until the controller has written the next leader
+epoch. Any controller derives the same from ZooKeeper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +15,8 @@ from headgate.gateway.config import group_config as group_configs
 from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.zookeeper.layout.configs import CONFIG_PATH, GROUPS, TOPICS, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.layout.node import MAX_INT64
+from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import GROUP_RESOURCE
@@ -18,10 +25,12 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
 
-def served_image(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
+def served_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
     """The served image of a start: only other live brokers lead partitions yet, and invalid configs are left out."""
-    brokers = found.brokers
-    topics = {name: served_topic(topic, None, config, unreadable, brokers) for name, topic in found.topics.items()}
+    found = cluster.image
+    topics = {
+        name: served_topic(cluster, name, None, config, unreadable, cluster.broker_epochs) for name in found.topics
+    }
     configs = {
         key: accepted_group_configs(config, key[1], configs, unreadable) if key[0] == GROUP_RESOURCE else configs
         for key, configs in found.configs.items()
@@ -30,32 +39,34 @@ def served_image(found: Image, config: BrokerConfig, unreadable: UnreadableNodes
 
 
 def served_topic(
-    topic: Topic,
+    cluster: ClusterTree,
+    name: str,
     before: Topic | None,
     config: BrokerConfig,
     unreadable: UnreadableNodes,
-    alive: Container[int] = (),
+    broker_epochs: Mapping[int, int],
 ) -> Topic:
-    """The served form of a topic. Partitions keep a leader that is another live broker, or this one in `before`."""
-    known: Sequence[PartitionState] = ()
+    """The served form of a topic that was read. What this broker leads in `before` it goes on to lead."""
+    topic, known = cluster.image.topics[name], tuple[PartitionState, ...]()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions
     states = [
-        _served_state(state, known[index] if index < len(known) else None, config.node_id, alive)
-        for index, state in enumerate(topic.partitions)
+        served_state(state, zxid, known[index] if index < len(known) else None, config.node_id, broker_epochs)
+        for index, (state, zxid) in enumerate(zip(topic.partitions, cluster.state_zxids[name], strict=True))
     ]
     configs = accepted_topic_configs(topic.name, topic.configs, unreadable)
     return topic._replace(partitions=tuple(states), configs=configs)
 
 
-def _served_state(
-    state: PartitionState, known: PartitionState | None, node_id: int, alive: Container[int]
+def served_state(
+    state: PartitionState, zxid: int, known: PartitionState | None, node_id: int, broker_epochs: Mapping[int, int]
 ) -> PartitionState:
+    """The served form of a state that the transaction `zxid` has written."""
     if known is not None and state.leader == known.leader == node_id:
         return state
     if known is not None and state.leader_epoch < known.leader_epoch:  # the node was lost; epochs must not fall
-        state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
-    elif state.leader != node_id and state.leader in alive:
+        state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or known.isr)
+    elif zxid >= broker_epochs.get(state.leader, MAX_INT64):
         return state
     return state._replace(leader=-1)
 

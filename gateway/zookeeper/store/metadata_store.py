@@ -26,7 +26,7 @@ from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import NEVER, Changes, SingleTask, Task, WaitList
+from headgate.gateway.runtime.tasks import NEVER, Changes, SingleTask, Task, WaitList, sleep
 from headgate.gateway.zookeeper.controller.election import ControllerElection
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
@@ -70,8 +70,8 @@ _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
 
 def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
     """The image at the start: this broker leads no partition yet."""
-    image = cluster.image._replace(brokers={**cluster.image.brokers, **own_node(config)})
-    return served_image(image, config, unreadable)
+    image = served_image(cluster, config, unreadable)
+    return image._replace(brokers={**image.brokers, **own_node(config)})
 
 
 class _Phase(Enum):
@@ -130,12 +130,6 @@ class ZooKeeperMetadataStore(MetadataStore):
     def end_offset(self) -> int:
         """The number of changes since the start, external ones included."""
         return self._end_offset
-
-    @property
-    def leaderless(self) -> int:
-        """How many partitions wait for their first leader epoch of this start."""
-        term = self._watcher.term
-        return 0 if term is None else len(term.leader_epochs.leaderless)
 
     @property
     def broker_epochs(self) -> Mapping[int, int]:
@@ -284,13 +278,13 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.remove(submitted)
         if submitted.timer is not None:
             submitted.timer.cancel()
+        self._end_offset += 1
+        self._written(change, error)
         if term is not None and term.change_ended(change, error, is_final=is_final) and error is not None:
             outcome = "failed" if is_final else "is tried again"
             self._log.warning("changes tried again", "a change of this broker's own %s: %s", outcome,
                               error.message)  # fmt: skip
             self._pause()
-        self._end_offset += 1
-        self._written(change, error)
 
     # One task at a time
 
@@ -336,11 +330,14 @@ class ZooKeeperMetadataStore(MetadataStore):
         paths = self._due_paths()
         if paths:
             return self._watcher.refresh(paths)
-        if term is not None and len(self._queue) < MAX_WAITING:
-            term.go_on()
+        has_more = term is not None and len(self._queue) < MAX_WAITING and term.go_on()
         if may_write and self._queue:
             return self._store(self._queue[0])
-        return None
+        return self._take_turns() if has_more else None
+
+    def _take_turns(self) -> Task[None]:
+        """Let other work have its turn."""
+        yield sleep(self._scheduler, 0.0)
 
     def _due_paths(self) -> list[str]:
         """Take the paths that are due for a refresh. Long lists have a minimum interval."""

@@ -45,7 +45,7 @@ class MetadataWatcher:
 
     def begin_term(self, *, others_wrote: bool) -> ControllerTerm:
         """Begin to read topics and orders."""
-        self.term = ControllerTerm(self._parts, self.configs, others_wrote=others_wrote)
+        self.term = ControllerTerm(self._parts, self.configs, self.brokers, others_wrote=others_wrote)
         return self.term
 
     def end_term(self) -> None:
@@ -103,9 +103,9 @@ class MetadataWatcher:
 
     def refresh(self, paths: Collection[str]) -> Task[None]:
         """Read these paths again, publish the differences, and carry out orders."""
-        attempt, term = self._nodes.unreadable.attempt, self.term
+        attempt, term, has_brokers = self._nodes.unreadable.attempt, self.term, False
         if BROKER_IDS_PATH in paths and term is not None:
-            yield from attempt(BROKER_IDS_PATH, self._refresh_brokers())
+            has_brokers = (yield from attempt(BROKER_IDS_PATH, self._refresh_brokers())) is not None
         subjects = {path: None for path in paths if path not in (*ORDERS, *SINGLES, BROKER_IDS_PATH)}
         if term is None:
             subjects = {path: None for path in subjects if not f"{path}/".startswith(f"{TOPICS_PATH}/")}
@@ -123,13 +123,16 @@ class MetadataWatcher:
         if any(path in SINGLES for path in paths):
             yield from attempt(PRODUCER_IDS_PATH, self.configs.refresh_singles())
         if term is not None:
+            if TOPICS_PATH in paths and has_brokers:
+                term.everything_was_read()
             for path in [path for path in paths if path in ORDERS]:
                 yield from attempt(path, term.orders.carry_out(path))
 
-    def _refresh_brokers(self) -> Task[None]:
+    def _refresh_brokers(self) -> Task[bool]:
         yield from self.brokers.refresh()
         if self.term is not None:
             self.term.brokers_changed()
+        return True
 
     def _changed_below(self, path: str) -> Task[Iterable[str]]:
         """The paths below a directory that may have changed."""
@@ -165,4 +168,4 @@ class MetadataWatcher:
         if found:
             self._store.apply_external(found)
         if term is not None:
-            term.topics.published()
+            term.topics.published(found)

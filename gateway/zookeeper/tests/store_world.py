@@ -129,7 +129,7 @@ class StoreWorld:
     def read(self) -> ClusterTree:
         """The cluster as it is in ZooKeeper."""
         ids = count(1)
-        tree = {path: ZNode(node.data, node.version, node.czxid) for path, node in self.nodes_there.items()}
+        tree = {path: ZNode(node.data, node.version, node.czxid, node.mzxid) for path, node in self.nodes_there.items()}
         return read_cluster(tree, lambda: next(ids).to_bytes(16, "big"))
 
     def check(self) -> None:

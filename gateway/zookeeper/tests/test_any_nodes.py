@@ -164,7 +164,7 @@ class Anybody:
 
     def unreadable(self) -> set[str]:
         nodes = self.broker.keeper.tree.nodes
-        tree = {path: ZNode(node.data, node.version, node.czxid) for path, node in nodes.items()}
+        tree = {path: ZNode(node.data, node.version, node.czxid, node.mzxid) for path, node in nodes.items()}
         invalid = {error.path for error in read_cluster(tree, lambda: bytes(16)).invalid}
         return {path for path in invalid if path.startswith(READ) and path in self.writes}
 

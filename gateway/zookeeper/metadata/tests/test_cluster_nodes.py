@@ -29,7 +29,7 @@ def test_own_writes_are_known_as_they_are_read(world: StoreWorld) -> None:
     read = world.read()
     known = world.nodes.tree(read.image)
     assert known._replace(invalid=(), deleting=frozenset(), controller=None) == read._replace(
-        invalid=(), deleting=frozenset(), controller=None
+        invalid=(), deleting=frozenset(), controller=None, state_zxids={}
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.controller.elections import next_state
 from headgate.gateway.metadata.image import Image, PartitionState, Topic, raised_by
 from headgate.gateway.zookeeper.layout.tests.recordings import MIDDLE, NEW, OLD, steps
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH
@@ -23,16 +24,15 @@ U = Topic("u", b"u" * 16, (PartitionState(0, 0, (0,), (0,), 0),) * 3, {"retentio
 
 
 def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
-    """Multis that begin this broker's leadership, with the next leader epochs and without dead brokers in the ISR.
-
-    They cover the partitions that this broker may lead (`may_lead`). The image must have the leaders of ZooKeeper.
-    """
+    """Multis of the elections after a start of this broker. The image must have the leaders of ZooKeeper."""
     alive = {node_id, *cluster.image.brokers}
     wanted = []
     for name, topic in cluster.image.topics.items():
         for index, state in enumerate(topic.partitions):
-            if plans.may_lead(state, node_id, alive):
-                wanted.append(plans.write_state(cluster, name, index, plans.led_by(state, node_id, alive)))
+            served = state._replace(leader=-1) if state.leader == node_id else state
+            elected = next_state(served, alive, (), is_unclean=False)
+            if elected is not None and elected.leader == node_id:
+                wanted.append(plans.write_state(cluster, name, index, elected))
     return plans.guarded(cluster, chain.from_iterable(wanted))
 
 

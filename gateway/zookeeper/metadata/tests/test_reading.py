@@ -16,7 +16,7 @@ def test_a_tree_is_read_and_watched() -> None:
     tree = world.finish(read_tree(world.session, watches.note))
     for path in ("/controller", "/controller_epoch", "/brokers/topics/t/partitions/1/state", "/config/groups/g"):
         node = world.nodes_there[path]
-        assert tree[path] == ZNode(node.data, node.version, node.czxid)
+        assert tree[path] == ZNode(node.data, node.version, node.czxid, node.mzxid)
     world.tool.write_topic("t", [0], [0], [0])
     world.tool.write_topic("u", [0])
     world.tool.delete_topic("v")

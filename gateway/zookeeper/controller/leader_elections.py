@@ -1,0 +1,189 @@
+"""The leaders of partitions: the decisions of the controller's machine, written to ZooKeeper in small changes.
+
+`gateway/controller/controller.py` decides. It sees the image of this store, which has what ZooKeeper has confirmed.
+A partition whose state cannot be written is given up until its node changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
+from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
+from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.metadata.reading import StoreParts
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord
+from headgate.protocol.schema import Message
+from headgate.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from headgate.gateway.metadata.store import Change
+
+logger = logging.getLogger("headgate.zookeeper")
+
+WRITTEN_AT_ONCE: Final = 32
+"""The most partitions in one change: the loop needs about two milliseconds for them."""
+DECIDED_AT_ONCE: Final = 512
+"""About the most partitions that are decided without a pause."""
+
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
+Reply = Callable[[Message | KafkaError], None]
+
+
+class LeaderElections:
+    """The machine of one term, and the change that writes some of its decisions."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self.machine: ControllerMachine | None = None
+        """None until every topic and every registration was read."""
+        self._nodes = parts.nodes
+        self._config = parts.config
+        self._clock = parts.clock
+        self._store = parts.store
+        self._brokers: Mapping[int, LiveBroker] = {}
+        self._given_up: dict[TopicPartition, int] = {}  # -> partition epoch
+        self._change: Change | None = None
+        self._written_at_once = WRITTEN_AT_ONCE
+
+    # Facts
+
+    def begin(self, brokers: Mapping[int, LiveBroker]) -> None:
+        """Begin to decide. `brokers`: those whose leads the image has."""
+        config, image = self._config, self._store.written_image
+        settings = ControllerSettings(
+            self._is_unclean,
+            config.auto_leader_rebalance_enable,
+            config.leader_imbalance_check_interval_seconds * 1000,
+            config.leader_imbalance_per_broker_percentage,
+        )
+        view = ClusterView(image, self._with_own(brokers))
+        self.machine = ControllerMachine(view, settings, self._clock.monotonic_ms())
+        for name in image.topics:
+            self._note_departed(name)
+        self._log_foreign(self.machine)
+
+    def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
+        """Take over the registered brokers."""
+        if self.machine is not None:
+            self.machine.set_brokers(self._with_own(brokers))
+
+    def _with_own(self, brokers: Mapping[int, LiveBroker]) -> Mapping[int, LiveBroker]:
+        """The brokers with this one, which lives from the begin of its term on, and needs no epoch for itself."""
+        node_id = self._config.node_id
+        own = brokers.get(node_id, LiveBroker(0, rack=self._config.broker_rack))
+        return {**brokers, node_id: own._replace(epoch=0)}
+
+    def replay(self, records: Iterable[MetadataRecord]) -> None:
+        """Take over records that the store's image has now."""
+        if self.machine is not None:
+            self.machine.replay(records, self._store.written_image)
+
+    def read(self, names: Iterable[str]) -> None:
+        """Take over that the store's image has what ZooKeeper has of these topics."""
+        machine, topics = self.machine, self._store.written_image.topics
+        if machine is None:
+            return
+        for name in topics.keys() & names:
+            for index, state in enumerate(topics[name].partitions):
+                key = TopicPartition(name, index)
+                if self._given_up.get(key) != state.partition_epoch:
+                    machine.was_read(key)
+            self._note_departed(name)
+
+    def _note_departed(self, name: str) -> None:
+        """Find the leaders in ZooKeeper that live, but not since they lead: the image shows no leader."""
+        nodes, machine = self._nodes.topic(name), self.machine
+        assert machine is not None
+        for index, state in enumerate(self._store.written_image.topics[name].partitions if nodes is not None else ()):
+            found = None if state.leader >= 0 or nodes is None else nodes.states.get(index)
+            if found is not None and found.leader in machine.view.brokers and len(state.isr) > 1:
+                machine.note_departed(TopicPartition(name, index), found.leader)
+
+    def _is_unclean(self, topic: str) -> bool:
+        text = self._store.written_image.topic_configs(topic).get(_UNCLEAN)
+        return self._config.unclean_leader_election_enable if text is None else text.strip().lower() == "true"
+
+    def _log_foreign(self, machine: ControllerMachine) -> None:
+        """Log the partitions that no live broker can lead."""
+        names = [
+            f"{key.topic}-{key.number}"
+            for key, state in machine.view.partitions()
+            if state.leader < 0 and not machine.view.online(key, state.isr or state.replicas)
+        ]
+        if names:
+            logger.warning(
+                "%d partitions have no copy in sync on this broker, and have no leader (%s): their brokers are gone",
+                len(names), ", ".join(names[:5]) + (", ..." if len(names) > 5 else ""),
+            )  # fmt: skip
+
+    # Writes
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every partition has the leader that it can have."""
+        return self.machine is not None and self._change is None and self.machine.is_settled
+
+    def write_some(self) -> bool:
+        """Submit the next states of some partitions. Returns whether more partitions wait for a decision."""
+        machine = self.machine
+        if machine is None or self._change is not None:
+            return False
+        for _ in range(0, DECIDED_AT_ONCE, WRITTEN_AT_ONCE):
+            decision = machine.decide(self._clock.monotonic_ms(), self._written_at_once)
+            for reply, answer in decision.replies:
+                reply(answer)
+            records = self._writable(machine, decision.records)
+            if records:
+                self._change = self._store.submit(records)
+            elif decision.has_more:
+                continue
+            else:
+                self._written_at_once = WRITTEN_AT_ONCE
+            return False
+        return True
+
+    def _writable(self, machine: ControllerMachine, records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
+        """The records that fit the planned image. The others wait for the pending change, or for a topic's node."""
+        fitting = [record for record in records if self._fits(record)]
+        if len(fitting) < len(records):
+            machine.write_failed(record for record in records if record not in fitting)
+        return fitting
+
+    def _fits(self, record: MetadataRecord) -> bool:
+        assert isinstance(record, PartitionRecord)
+        planned = self._store.planned
+        name = planned.topic_names.get(record.topic_id)
+        if name is None or self._nodes.topic(name) is None or name in self._nodes.deleting:
+            return False
+        state: PartitionState = planned.topics[name].partitions[record.partition_id]
+        return state.partition_epoch == record.partition_epoch - 1
+
+    def change_ended(self, change: Change, error: KafkaError | None, *, is_final: bool) -> bool:
+        """Handle the end of a change of this store. Returns whether the change wrote decisions.
+
+        After a final failure each partition is tried alone. A partition that fails alone is given up.
+        """
+        is_own = change is self._change
+        if is_own:
+            self._change = None
+        if error is None:
+            self.replay(change.records)
+        elif is_own and self.machine is not None:
+            self.machine.write_failed(change.records)
+            if is_final:
+                self._written_at_once = 1
+                if len(change.records) == 1:
+                    self._give_up(change.records[0], error)
+        return is_own
+
+    def _give_up(self, record: MetadataRecord, error: KafkaError) -> None:
+        """Leave a partition without a leader until its node changes: its next state cannot be written."""
+        image = self._store.written_image
+        if isinstance(record, PartitionRecord) and record.topic_id in image.topic_names:
+            key = TopicPartition(image.topic_names[record.topic_id], record.partition_id)
+            self._given_up[key] = image.topics[key.topic].partitions[key.number].partition_epoch
+            logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", *key, error.message)
