@@ -46,6 +46,7 @@ from headgate.gateway.replication.in_sync_replicas import IsrChanges
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
+from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
@@ -92,7 +93,7 @@ class MetadataSource(Protocol):
         `image` is complete afterwards.
         """
 
-    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+    def open(self, prepare: Prepare, tasks: Tasks, links: BrokerLinks) -> tuple[MetadataStore, bool]:
         """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
 
     def controller_orders(self, replicas: ReplicaManager, tasks: Tasks) -> ControllerOrders | None:
@@ -146,10 +147,10 @@ class EmbeddedSource:
             log_manager.remove_strays(self.image.has_partition)
             log_manager.resolve_duplicates(self.image.topic_id_of)
 
-    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+    def open(self, prepare: Prepare, tasks: Tasks, _links: BrokerLinks) -> tuple[MetadataStore, bool]:
         """Register this start. Raises StorageError, OSError."""
         base, log_manager = self._base, self._base.log_manager
-        metadata = self.build(prepare, touch)
+        metadata = self.build(prepare, tasks.touch)
         self._reserve = Reserve(log_manager.files, parent(metadata.directory))
         are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
         return metadata, are_raised
@@ -312,7 +313,7 @@ class BrokerParts:
         )
         if self.zookeeper is not None:
             self.partitions.leadership.in_sync_replicas.changes = self._make_isr_manager(self.zookeeper)
-        self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks.touch)
+        self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks, self.links)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
         self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)

@@ -13,7 +13,8 @@ from headgate.gateway.app.composition import Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
-from headgate.gateway.runtime.tasks import WaitList
+from headgate.gateway.runtime.broker_links import BrokerLinks
+from headgate.gateway.runtime.tasks import Tasks, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -128,8 +129,8 @@ class SharedSource:
     def begin(self) -> None:
         self._base.log_manager.claim()
 
-    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
-        return SharedMetadata(self._cluster, self._base.config, self._base.random, prepare, touch), False
+    def open(self, prepare: Prepare, tasks: Tasks, _links: BrokerLinks) -> tuple[MetadataStore, bool]:
+        return SharedMetadata(self._cluster, self._base.config, self._base.random, prepare, tasks.touch), False
 
     def controller_orders(self, _replicas: object, _tasks: object) -> None:
         pass

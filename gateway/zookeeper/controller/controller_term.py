@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
 from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
+from headgate.gateway.zookeeper.controller.order_sender import OrderSender
 from headgate.gateway.zookeeper.controller.tool_orders import ORDERS, ToolOrders
 from headgate.gateway.zookeeper.controller.topic_watcher import TopicWatcher
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
@@ -26,6 +27,8 @@ class ControllerTerm:
         self.elections = LeaderElections(parts)
         self.topics = TopicWatcher(parts, configs, brokers, self.elections, others_wrote=others_wrote)
         self.orders = ToolOrders(parts, self.elections)
+        self._sender = OrderSender(parts, self.elections)
+        self.elections.view_changed = self._sender.view_changed
         self._brokers = brokers
         self._watches = parts.watches
         self._store = parts.store
@@ -41,6 +44,15 @@ class ControllerTerm:
         """The image has what ZooKeeper has: elections begin, unless they have begun."""
         if self.elections.machine is None:
             self.elections.begin(self._brokers.registered)
+
+    def end(self) -> None:
+        """Another broker is the controller."""
+        self._sender.end()
+
+    def epoch_changed(self) -> None:
+        """This broker was elected again. Brokers obey the newest controller epoch alone."""
+        self._sender.end()
+        self._sender.view_changed()
 
     def brokers_changed(self) -> None:
         """Find the partitions that have lost or found a replica."""

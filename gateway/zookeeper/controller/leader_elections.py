@@ -40,14 +40,21 @@ class LeaderElections:
     def __init__(self, parts: StoreParts) -> None:
         self.machine: ControllerMachine | None = None
         """None until every topic and every registration was read."""
+        self.view_changed: Callable[[], None] = lambda: None
+        """Called after each change of the view."""
         self._nodes = parts.nodes
         self._config = parts.config
+        self._watches = parts.watches
         self._clock = parts.clock
         self._store = parts.store
-        self._brokers: Mapping[int, LiveBroker] = {}
         self._given_up: dict[TopicPartition, int] = {}  # -> partition epoch
         self._change: Change | None = None
         self._written_at_once = WRITTEN_AT_ONCE
+
+    @property
+    def view(self) -> ClusterView | None:
+        """The cluster as the machine sees it."""
+        return None if self.machine is None else self.machine.view
 
     # Facts
 
@@ -65,11 +72,20 @@ class LeaderElections:
         for name in image.topics:
             self._note_departed(name)
         self._log_foreign(self.machine)
+        self.view_changed()
 
     def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Take over the registered brokers."""
         if self.machine is not None:
             self.machine.set_brokers(self._with_own(brokers))
+            self.view_changed()
+
+    def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
+        """Take over which replicas of a broker have failed log directories, and which work."""
+        if self.machine is not None:
+            self.machine.set_failed(broker_id, failed, works)
+            self._watches.notify()
+            self.view_changed()
 
     def _with_own(self, brokers: Mapping[int, LiveBroker]) -> Mapping[int, LiveBroker]:
         """The brokers with this one, which lives from the begin of its term on, and needs no epoch for itself."""
@@ -81,6 +97,7 @@ class LeaderElections:
         """Take over records that the store's image has now."""
         if self.machine is not None:
             self.machine.replay(records, self._store.written_image)
+            self.view_changed()
 
     def read(self, names: Iterable[str]) -> None:
         """Take over that the store's image has what ZooKeeper has of these topics."""

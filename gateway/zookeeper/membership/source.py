@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
+from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import Task, WaitList, gather
+from headgate.gateway.runtime.tasks import Task, Tasks, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
@@ -90,7 +91,7 @@ class ZooKeeperSource:
             log_manager.remove_strays(self.image.has_partition)
             log_manager.resolve_duplicates(self.image.topic_id_of)
 
-    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+    def open(self, prepare: Prepare, tasks: Tasks, links: BrokerLinks) -> tuple[MetadataStore, bool]:
         """Create the store. No partition has a leader yet: the store raises the leader epochs once it runs."""
         base = self._base
         self._store = ZooKeeperMetadataStore(
@@ -101,9 +102,9 @@ class ZooKeeperSource:
             base.config,
             base.clock,
             base.random,
-            base.scheduler,
+            tasks,
+            links,
             prepare,
-            touch,
             is_elected=self._is_elected,
         )
         del self.image, self._nodes  # the store owns them now

@@ -13,8 +13,9 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.runtime.tasks import Task, Tasks, gather
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -204,4 +205,6 @@ class StoreParts(NamedTuple):
     config: BrokerConfig
     random: Random
     clock: Clock
+    tasks: Tasks
+    links: BrokerLinks
     store: ImageStore

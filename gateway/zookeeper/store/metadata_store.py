@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -24,9 +24,10 @@ from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prepare, prepare_nothing
+from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import NEVER, Changes, SingleTask, Task, WaitList, sleep
+from headgate.gateway.runtime.tasks import NEVER, Changes, SingleTask, Task, Tasks, sleep
 from headgate.gateway.zookeeper.controller.election import ControllerElection
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
@@ -49,7 +50,6 @@ from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
-    from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -93,24 +93,24 @@ class ZooKeeperMetadataStore(MetadataStore):
         config: BrokerConfig,
         clock: Clock,
         random: Random,
-        scheduler: Scheduler,
+        tasks: Tasks,
+        links: BrokerLinks,
         prepare: Prepare = prepare_nothing,
-        touch: Callable[[WaitList], None] = lambda _: None,
         *,
         is_elected: bool = True,
     ) -> None:
         """`nodes` and `image` (see `first_image`) are of one read, after an election. `is_elected`: its result."""
-        super().__init__(image, config, random, prepare, touch)
+        super().__init__(image, config, random, prepare, tasks.touch)
         self._session = session
         self._watches = watches
         self._nodes = nodes
         self._clock = clock
-        self._scheduler = scheduler
+        self._scheduler = tasks.scheduler
         self._queue: deque[SubmittedChange] = deque()
         self.election = ControllerElection(
             session, nodes, config.node_id, clock.now_ms, watches.note, is_elected=is_elected
         )
-        parts = StoreParts(session, watches, nodes, config, random, clock, self)
+        parts = StoreParts(session, watches, nodes, config, random, clock, tasks, links, self)
         self._watcher = MetadataWatcher(parts)
         if is_elected:
             self._watcher.begin_term(others_wrote=False)
@@ -166,8 +166,10 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def stop(self) -> None:
-        """Begin no further task."""
+        """Begin no further task, and send no further order."""
         self._phase = _Phase.STOPPED
+        if self._watcher.term is not None:
+            self._watcher.term.end()
 
     def resume(self) -> None:
         """Continue after a reconnection, or with a new session after its registration: read everything again."""
@@ -371,6 +373,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         has_won = yield from self.election.elect()
         self._follow_election()
         if has_won:
+            assert self._watcher.term is not None
+            self._watcher.term.epoch_changed()
             self._watcher.schedule_full_refresh(with_states=self.election.others_wrote)
             self.election.others_wrote = False
 

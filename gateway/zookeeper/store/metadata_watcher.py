@@ -50,6 +50,8 @@ class MetadataWatcher:
 
     def end_term(self) -> None:
         """End the reads of topics, and forget their nodes. The image keeps the topics."""
+        if self.term is not None:
+            self.term.end()
         self.term = None
         self._nodes.forget_topics()
 

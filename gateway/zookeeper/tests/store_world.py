@@ -11,7 +11,8 @@ from typing import Any
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import Task, run
+from headgate.gateway.runtime.broker_links import BrokerLink
+from headgate.gateway.runtime.tasks import Task, Tasks, run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
@@ -26,6 +27,13 @@ from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 TOOL = 777
 """The session of tools."""
+
+
+class NoLinks:
+    """No other broker lives."""
+
+    def open(self, node_id: int, host: str, port: int, client_id: str) -> BrokerLink:
+        raise AssertionError(f"{client_id} wants to send orders to broker {node_id} at {host}:{port}")
 
 
 class Tool:
@@ -95,7 +103,8 @@ class StoreWorld:
             self.config,
             self.time.clock,
             self.random,
-            self.time.scheduler,
+            Tasks(self.time.clock, self.time.scheduler),
+            NoLinks(),
         )
         self.metadata.on_change(lambda old, new, names: self.seen.append((old, new, names)))
         self.build()
