@@ -11,7 +11,7 @@ from typing import Any
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.broker_links import BrokerLink
+from headgate.gateway.runtime.broker_links import BrokerLink, BrokerLinks
 from headgate.gateway.runtime.tasks import Task, Tasks, run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
@@ -71,6 +71,8 @@ class Tool:
 class StoreWorld:
     """A broker's metadata, from start to start; `settings` as in server.properties."""
 
+    links: BrokerLinks = NoLinks()
+
     def __init__(self, keeper: ZooKeeperModel | None = None, settings: str = "", seed: int = 0) -> None:
         self.keeper = ZooKeeperModel(now_ms=self._now_ms) if keeper is None else keeper
         self.tool = Tool(self.keeper)
@@ -104,7 +106,7 @@ class StoreWorld:
             self.time.clock,
             self.random,
             Tasks(self.time.clock, self.time.scheduler),
-            NoLinks(),
+            self.links,
         )
         self.metadata.on_change(lambda old, new, names: self.seen.append((old, new, names)))
         self.build()
