@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.zookeeper.controller.isr_change_watcher import IsrChangeWatcher
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
 from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
 from headgate.gateway.zookeeper.controller.order_sender import OrderSender
 from headgate.gateway.zookeeper.controller.tool_orders import ORDERS, ToolOrders
 from headgate.gateway.zookeeper.controller.topic_watcher import TopicWatcher
+from headgate.gateway.zookeeper.layout.isr_changes import ISR_CHANGES_PATH
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
+
+
+TERM_PATHS: Final = (ISR_CHANGES_PATH, *ORDERS)
+"""Where others ask the controller for something."""
 
 
 class ControllerTerm:
@@ -27,6 +34,7 @@ class ControllerTerm:
         self.elections = LeaderElections(parts)
         self.topics = TopicWatcher(parts, configs, brokers, self.elections, others_wrote=others_wrote)
         self.orders = ToolOrders(parts, self.elections)
+        self.isr_changes = IsrChangeWatcher(parts, brokers, self.elections)
         self._sender = OrderSender(parts, self.elections)
         self.elections.view_changed = self._sender.view_changed
         self._brokers = brokers
@@ -37,8 +45,12 @@ class ControllerTerm:
         """Schedule the work that the first read of the cluster left open."""
         self.topics.begin(self._store.written_image)
         self.everything_was_read()
-        for path in ORDERS:
+        for path in TERM_PATHS:
             self._watches.note(path)
+
+    def carry_out(self, path: str) -> Task[None]:
+        """Read one of TERM_PATHS, and carry out what is there."""
+        yield from self.isr_changes.refresh() if path == ISR_CHANGES_PATH else self.orders.carry_out(path)
 
     def everything_was_read(self) -> None:
         """The image has what ZooKeeper has: elections begin, unless they have begun."""

@@ -72,7 +72,8 @@ class OrderSender:
                 del self._recipients[broker_id]
                 recipient.task.cancel()
         for broker_id, broker in brokers.items():
-            if broker_id != self._config.node_id and broker_id not in self._recipients:
+            is_read = bool(broker.endpoints)  # of the first read only the epochs are kept
+            if is_read and broker_id != self._config.node_id and broker_id not in self._recipients:
                 task = self._tasks.start_later(self._serve(broker_id, broker))
                 self._recipients[broker_id] = _Recipient(broker.epoch, task)
         self._tasks.touch(self._changed)

@@ -13,9 +13,8 @@ from typing import Final
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task, gather
-from headgate.gateway.zookeeper.controller.controller_term import ControllerTerm
+from headgate.gateway.zookeeper.controller.controller_term import TERM_PATHS, ControllerTerm
 from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
-from headgate.gateway.zookeeper.controller.tool_orders import ORDERS
 from headgate.gateway.zookeeper.controller.topic_watcher import TOPIC_CONFIGS
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
@@ -59,7 +58,7 @@ class MetadataWatcher:
 
     def schedule_full_refresh(self, *, with_states: bool = False) -> None:
         """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
-        for path in (CONTROLLER_PATH, BROKER_IDS_PATH, *SINGLES, *_DIRECTORIES, *ORDERS):
+        for path in (CONTROLLER_PATH, BROKER_IDS_PATH, *SINGLES, *_DIRECTORIES, *TERM_PATHS):
             self._watches.note(path)
         if self.term is None:
             self.schedule_topic_configs(self._store.written_image.topics)
@@ -108,7 +107,7 @@ class MetadataWatcher:
         attempt, term, has_brokers = self._nodes.unreadable.attempt, self.term, False
         if BROKER_IDS_PATH in paths and term is not None:
             has_brokers = (yield from attempt(BROKER_IDS_PATH, self._refresh_brokers())) is not None
-        subjects = {path: None for path in paths if path not in (*ORDERS, *SINGLES, BROKER_IDS_PATH)}
+        subjects = {path: None for path in paths if path not in (*TERM_PATHS, *SINGLES, BROKER_IDS_PATH)}
         if term is None:
             subjects = {path: None for path in subjects if not f"{path}/".startswith(f"{TOPICS_PATH}/")}
         for path in [path for path in subjects if path in _DIRECTORIES]:
@@ -127,8 +126,8 @@ class MetadataWatcher:
         if term is not None:
             if TOPICS_PATH in paths and has_brokers:
                 term.everything_was_read()
-            for path in [path for path in paths if path in ORDERS]:
-                yield from attempt(path, term.orders.carry_out(path))
+            for path in [path for path in paths if path in TERM_PATHS]:
+                yield from attempt(path, term.carry_out(path))
 
     def _refresh_brokers(self) -> Task[bool]:
         yield from self.brokers.refresh()
