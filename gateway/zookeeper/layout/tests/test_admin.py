@@ -9,7 +9,6 @@ from headgate.gateway.zookeeper.layout.admin import (
     PreferredReplicaElection,
     TopicDeletion,
 )
-from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
 from headgate.gateway.zookeeper.layout.tests.unread_nodes import LogDirFailure
 
@@ -30,8 +29,6 @@ def test_reassignments_round_trip(value: PartitionReassignments) -> None:
 def test_lists_of_partitions_round_trip(partitions: tuple[tuple[str, int], ...]) -> None:
     election = PreferredReplicaElection(partitions)
     assert PreferredReplicaElection.decode(election.encode()) == election
-    change = IsrChange(partitions)
-    assert IsrChange.decode("isr_change_0000000001", change.encode()) == change
 
 
 @given(st.builds(LogDirFailure, st.integers(0, MAX_INT32)))
