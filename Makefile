@@ -38,6 +38,11 @@ serve: ## run the broker on 127.0.0.1:9092 with its data in ./data; ARGS="--over
 	$(install) runtime
 	@exec $(BIN)/headgate serve $(ARGS)
 
+.PHONY: cluster
+cluster: ## run ZooKeeper and three brokers on 127.0.0.1:9092 to 9094 with their data in build/cluster, until Ctrl-C
+	$(install) runtime jars
+	@exec $(BIN)/python -m compat_tests.cluster.serve $(ARGS)
+
 .PHONY: orders
 orders: ## append 100,000 made-up orders to the topic orders of the broker of `make serve`; ARGS="--count 10" is passed on
 	$(install) runtime

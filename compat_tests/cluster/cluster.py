@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from kazoo.client import KazooClient
 
@@ -210,6 +210,7 @@ class Cluster:
         if OFFSETS not in self.view(0).partitions:
             self._begin_offsets()
         view = self.view(0)
+        assert view.controller != -1, "the cluster has no controller"
         idle = min(set(IDS) - {view.controller, view.partitions[OFFSETS].leader})
         (other,) = set(IDS) - {view.controller, idle}
         return Roles(view.controller, other, idle)
@@ -220,11 +221,15 @@ class Cluster:
         delete_topic(self.bootstrap, "first")
         self.wait_for_full_sets()
 
-    def epochs(self, topic: str) -> list[int]:
-        """The leader epoch of each partition of a topic, in ZooKeeper."""
+    def stored_states(self, topic: str) -> list[dict[str, Any]]:
+        """The states of the partitions of a topic in ZooKeeper: `leader`, `leader_epoch`, `isr`, `controller_epoch`."""
         path = f"/brokers/topics/{topic}/partitions"
         numbers = sorted(map(int, self.nodes.get_children(path)))
-        return [json.loads(self.nodes.get(f"{path}/{number}/state")[0])["leader_epoch"] for number in numbers]
+        return [json.loads(self.nodes.get(f"{path}/{number}/state")[0]) for number in numbers]
+
+    def epochs(self, topic: str) -> list[int]:
+        """The leader epoch of each partition of a topic, in ZooKeeper."""
+        return [state["leader_epoch"] for state in self.stored_states(topic)]
 
 
 def of_topic(view: Metadata, topic: str) -> list[Partition]:

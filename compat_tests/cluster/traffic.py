@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from compat_tests.cluster.cluster import Cluster
 from compat_tests.cluster.replicas import assert_equal
@@ -38,6 +38,7 @@ MEMBER_SESSION_MS: Final = 20_000
 JAVA_PAUSE_S: Final = 0.02
 JAVA_FILL: Final = b"." * 600
 COMMIT_PAUSE_S: Final = 0.2
+ASK_LIMIT_S: Final = 10.0
 FLOW: Final = 300
 # Of librdkafka: some hundred records a second, as every one is dumped from three logs
 BURST: Final = 3
@@ -123,7 +124,11 @@ class Group:
         for member in self.members:
             member.commit()
         asked = [TopicPartition(self.topic, partition) for partition in self.committed]
-        for found in consumer.committed(asked, timeout=60):
+        try:
+            answers = consumer.committed(asked, timeout=ASK_LIMIT_S)
+        except KafkaException:  # the coordinator is gone, or moves
+            return
+        for found in answers:
             offset = max(found.offset, 0)
             assert found.error is None, found.error
             assert offset >= self.committed[found.partition], f"{self.name} went back: {found}, {self.committed}"
@@ -196,12 +201,14 @@ class Traffic:
         self.load.assert_no_failure()
         self.group.finish(ends(self.cluster.bootstrap, self.topic, self.partitions))
 
-    def flow(self) -> None:
-        """Wait for more records acknowledged in every partition, and for commits of the group."""
+    def flow(self) -> float:
+        """Wait for more records acknowledged in every partition, and for commits of the group; the seconds."""
+        began_s = time.monotonic()
         commits = self.group.commits
         self.load.wait_for_each(FLOW // self.partitions)
         until(lambda: self.group.commits > commits + 1 or self.group.failure is not None, "commits of the group")
         self.check_so_far()
+        return time.monotonic() - began_s
 
     def check_so_far(self) -> None:
         self.load.assert_no_failure()

@@ -1,0 +1,154 @@
+"""Three brokers under load, each fault once: what was acknowledged stays, once and in order, and all replicas agree.
+
+A topic has two leaders and one broker that only follows. The fault hits one of the three, or ZooKeeper; it lasts until
+it has had its effect, and some traffic longer. Then all in-sync sets are full within the stated time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, Cluster, Roles
+from compat_tests.cluster.traffic import Traffic
+from compat_tests.harness.waiting import until
+
+KINDS = [pytest.param(HEADGATE, marks=pytest.mark.soak), pytest.param(KAFKA, marks=pytest.mark.soak)]
+# How long the producers may be without an acknowledgement: the session, and the election after it
+FLOW_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """The broker that a fault hits, and the two that lead the topic's partitions."""
+
+    name: str
+    choose: Callable[[Roles], int]
+    leaders: Callable[[Roles], tuple[int, int]]
+
+
+FOLLOWER = Target("a follower", lambda roles: roles.idle, lambda roles: (roles.controller, roles.other))
+LEADER = Target("a leader", lambda roles: roles.idle, lambda roles: (roles.idle, roles.other))
+CONTROLLER = Target("the controller", lambda roles: roles.controller, lambda roles: (roles.controller, roles.other))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`begin` and `end` act on one broker; `end` is called once `lasts` has returned."""
+
+    name: str
+    target: Target
+    begin: Callable[[Cluster, int], None]
+    lasts: Callable[[Cluster, int, Traffic], object]
+    end: Callable[[Cluster, int], object]
+
+
+def until_lag(cluster: Cluster, target: int, traffic: Traffic) -> None:
+    """Longer than replica.lag.time.max.ms: the leaders take the broker out of their sets, though it is registered."""
+    cluster.wait_for_sets(traffic.topic, without=target)
+    assert cluster.is_registered(target)
+
+
+def until_session_end(cluster: Cluster, target: int, traffic: Traffic) -> None:
+    """Longer than the session: other brokers lead."""
+    cluster.wait_for_session_end(target)
+    cluster.wait_for_sets(traffic.topic, without=target)
+
+
+def until_taken_over(cluster: Cluster, target: int, traffic: Traffic) -> None:
+    """A broker that is cut off from ZooKeeper loses its session; producers must find the next leader."""
+    cluster.wait_for_session_end(target)
+    until(lambda: target not in leaders_in_zookeeper(cluster, traffic.topic), f"other leaders than {target}")
+
+
+def traffic_goes_on(_cluster: Cluster, _target: int, traffic: Traffic) -> None:
+    """Producers and consumers need no ZooKeeper."""
+    traffic.flow()
+
+
+def leaders_in_zookeeper(cluster: Cluster, topic: str) -> set[int]:
+    return {state["leader"] for state in cluster.stored_states(topic)}
+
+
+def kill_zookeeper(cluster: Cluster, _target: int) -> None:
+    cluster.zookeeper.stop()
+
+
+def start_zookeeper(cluster: Cluster, _target: int) -> None:
+    cluster.zookeeper.start()
+
+
+def pause_zookeeper(cluster: Cluster, _target: int) -> None:
+    assert cluster.zookeeper.process is not None
+    os.kill(cluster.zookeeper.process.pid, signal.SIGSTOP)
+
+
+def resume_zookeeper(cluster: Cluster, _target: int) -> None:
+    assert cluster.zookeeper.process is not None
+    os.kill(cluster.zookeeper.process.pid, signal.SIGCONT)
+
+
+def cut(cluster: Cluster, target: int) -> None:
+    cluster.wires[target].cut()
+
+
+def mend(cluster: Cluster, target: int) -> None:
+    cluster.wires[target].mend()
+
+
+KILLED = tuple(
+    Fault(f"{target.name} is killed", target, Cluster.kill, until_session_end, Cluster.start)
+    for target in (FOLLOWER, LEADER, CONTROLLER)
+)
+STOPPED = tuple(
+    Fault(f"{target.name} stands still beyond its session", target, Cluster.pause, until_session_end, Cluster.resume)
+    for target in (FOLLOWER, LEADER, CONTROLLER)
+)
+CUT_OFF = tuple(
+    Fault(f"{target.name} is cut off from ZooKeeper", target, cut, until_taken_over, mend)
+    for target in (LEADER, CONTROLLER)
+)
+FAULTS = (
+    *KILLED,
+    Fault("a follower stands still beyond the lag", FOLLOWER, Cluster.pause, until_lag, Cluster.resume),
+    *STOPPED,
+    Fault("ZooKeeper is killed", CONTROLLER, kill_zookeeper, traffic_goes_on, start_zookeeper),
+    Fault("ZooKeeper stands still", CONTROLLER, pause_zookeeper, traffic_goes_on, resume_zookeeper),
+    *CUT_OFF,
+    Fault("a leader stops in order", LEADER, Cluster.stop, traffic_goes_on, Cluster.start),
+)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp(request.param), request.param) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_nothing_acknowledged_is_lost_to(cluster: Cluster, fault: Fault, figure: Callable[[str], None]) -> None:
+    roles = cluster.roles()
+    target = fault.target.choose(roles)
+    first, second = fault.target.leaders(roles)
+    (follower,) = set(roles) - {first, second}
+    placement = [(first, second, follower), (second, follower, first)] * 2
+    with Traffic(cluster, placement) as traffic:
+        before = cluster.epochs(traffic.topic)
+        fault.begin(cluster, target)
+        try:
+            fault.lasts(cluster, target, traffic)
+            flow_s = traffic.flow()
+        finally:
+            fault.end(cluster, target)
+        full_s = cluster.wait_for_full_sets()
+        traffic.flow()
+    count = traffic.check()
+    after = cluster.epochs(traffic.topic)
+    assert all(old <= new for old, new in zip(before, after, strict=True))
+    assert flow_s < FLOW_LIMIT_S
+    assert full_s < FULL_LIMIT_S
+    figure(f"{cluster.kind}, {fault.name}: {count} records in 3 logs; sets full after {full_s:.2f} s, epochs {after}")
