@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, Cluster, Roles
+from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, SETTINGS, Cluster, Roles
 from compat_tests.cluster.traffic import Traffic
+from compat_tests.harness import toolchain
+from compat_tests.harness.broker import HeadgateBroker
 from compat_tests.harness.waiting import until
+from compat_tests.storage.small_disk import SmallDisk
 
 KINDS = [pytest.param(HEADGATE, marks=pytest.mark.soak), pytest.param(KAFKA, marks=pytest.mark.soak)]
 # How long the producers may be without an acknowledgement: the session, and the election after it
 FLOW_LIMIT_S = 30.0
+DISK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -152,3 +157,44 @@ def test_nothing_acknowledged_is_lost_to(cluster: Cluster, fault: Fault, figure:
     assert flow_s < FLOW_LIMIT_S
     assert full_s < FULL_LIMIT_S
     figure(f"{cluster.kind}, {fault.name}: {count} records in 3 logs; sets full after {full_s:.2f} s, epochs {after}")
+
+
+class FollowerOnSmallDisk(HeadgateBroker):
+    """A broker with its data on a small disk, which has a mount namespace of its own."""
+
+    def __init__(self, directory: Path, disk: SmallDisk, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, settings, disk.directory / "data")
+        self.disk = disk
+
+    def command(self) -> list[str]:
+        return self.disk.enter(super().command())
+
+    def partition_directory(self, topic: str, partition: int) -> Path:
+        return self.disk.root / "data" / f"{topic}-{partition}"
+
+
+@pytest.mark.soak
+def test_nothing_acknowledged_is_lost_to_a_full_disk(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    """The disk of a follower, without a byte left: the others take it out of their sets, and in again."""
+    (tmp_path / "disk").mkdir()
+    try:
+        disk = SmallDisk(tmp_path / "disk", DISK_BYTES)
+    except OSError as error:
+        toolchain.missing(f"no small disk: {error}")
+    small = 2
+    with disk, Cluster(tmp_path, HEADGATE) as cluster:
+        cluster.kill(small)
+        connect = f"127.0.0.1:{cluster.wires[small].port}"
+        wanted = {**SETTINGS, "zookeeper.connect": connect, "broker.id": str(small)}
+        cluster.brokers[small] = FollowerOnSmallDisk(tmp_path / "small", disk, wanted)
+        cluster.start(small)
+        cluster.wait_for_full_sets()
+        with Traffic(cluster, [(0, 1, small), (1, small, 0)] * 2) as traffic:
+            disk.fill()
+            cluster.wait_for_sets(traffic.topic, without=small)
+            traffic.flow()
+            disk.clear()
+            full_s = cluster.wait_for_full_sets()
+            traffic.flow()
+        count = traffic.check()
+    figure(f"a follower's disk is full: {count} records in 3 logs; sets full after {full_s:.2f} s")
