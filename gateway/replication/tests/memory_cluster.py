@@ -23,7 +23,7 @@ from headgate.gateway.metadata.image import Image, Node, PartitionState
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import TrioClock
-from headgate.gateway.runtime.tasks import Ask, WaitList
+from headgate.gateway.runtime.tasks import Ask, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 from headgate.gateway.tests.builders import UnsyncedFiles
 from headgate.gateway.tests.harness import MemoryListener, WireClient
@@ -65,8 +65,11 @@ class ScriptedSource:
     def begin(self) -> None:
         self._base.log_manager.claim()
 
-    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
-        return ScriptedMetadata(self.image, self._base.config, self._base.random, prepare, touch), True
+    def open(self, prepare: Prepare, tasks: Tasks, _links: object) -> tuple[MetadataStore, bool]:
+        return ScriptedMetadata(self.image, self._base.config, self._base.random, prepare, tasks.touch), True
+
+    def controller_orders(self, _replicas: object, _tasks: object) -> None:
+        pass
 
     def start(self) -> None:
         pass

@@ -47,11 +47,13 @@ class ScriptedBroker:
     def _rows(self, cls: type[Any]) -> dict[TopicPartition, Any]:
         return {
             TopicPartition(topic.topic_name, row.partition_index): row
-            for request in self.requests
-            if isinstance(request, cls)
-            for topic in request.topic_states  # type: ignore[attr-defined]
+            for request in self._of(cls)
+            for topic in request.topic_states
             for row in topic.partition_states
         }
+
+    def _of(self, cls: type[Any]) -> list[Any]:
+        return [request for request in self.requests if isinstance(request, cls)]
 
     def take(self) -> list[str]:
         """The names of the orders since the last call; FULL ones are marked."""
@@ -67,13 +69,14 @@ class ScriptedBroker:
             return LinkLost("the test")
         if isinstance(request, UpdateMetadataRequest):
             return UpdateMetadataResponse(error_code=fault)
-        response: Any = request.error_response(version, fault)  # type: ignore[attr-defined]
+        response: Any = request.error_response(version, fault)
         for topic in response.topics if isinstance(request, LeaderAndIsrRequest) else ():
             name = next(each.topic_name for each in request.topic_states if each.topic_id == topic.topic_id)
             for row in topic.partition_errors:
                 if TopicPartition(name, row.partition_index) in self.failed:
                     row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return response
+        refused: Message = response
+        return refused
 
 
 class ScriptedLink:
