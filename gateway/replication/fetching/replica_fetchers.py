@@ -82,6 +82,11 @@ class ReplicaFetchers:
         self.changed = WaitList()
         """Touched by orders, and when a partition's work has ended."""
 
+    @property
+    def followed(self) -> dict[Leader, int]:
+        """The leaders that are followed, each with the number of its partitions."""
+        return {leader: len(task.machine) for leader, task in self._fetchers.items()}
+
     def register(self, broker_epoch: int) -> None:
         """Fetch with the epoch of a new registration from now on."""
         self._broker_epoch = broker_epoch

@@ -13,6 +13,7 @@ from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.follower import Follower
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import NOW_MS, HandlerBroker, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -56,27 +57,29 @@ class Partition:
             leader_epoch=epoch, partition_epoch=state.partition_epoch + 1, **{"replicas": (0, 1, 2), **changes}
         )
         topic = old.topics["t"]._replace(partitions=(state,))
-        self._change(old._replace(topics={**old.topics, "t": topic}), "t")
+        self.change(old._replace(topics={**old.topics, "t": topic}), "t")
 
     def set_brokers(self, **hosts: str) -> None:
         """The live brokers, by `b<id>`."""
         brokers = {int(name[1:]): Node(int(name[1:]), None, {"PLAINTEXT": (host, 9)}) for name, host in hosts.items()}
-        self._change(self.image._replace(brokers={**brokers, 0: Node(0, None, {})}))
+        self.change(self.image._replace(brokers={**brokers, 0: Node(0, None, {})}))
 
-    def _change(self, new: Image, *names: str) -> None:
+    def change(self, new: Image, *names: str) -> None:
         old, self.node.services.metadata.image = self.image, new
         self.partitions.follow(old, new, names)
 
     @property
     def followed(self) -> dict[str, int]:
         """The host of the leader that is followed -> the number of partitions."""
-        fetchers = self.node.parts.fetchers._fetchers
-        return {leader.host: len(task.machine) for leader, task in fetchers.items()}
+        return {leader.host: count for leader, count in self.node.parts.fetchers.followed.items()}
 
-    def code(self) -> ErrorCode:
+    def refusal(self) -> KafkaError:
         with pytest.raises(KafkaError) as refused:
             self.partitions.get(*KEY)
-        return refused.value.code
+        return refused.value
+
+    def code(self) -> ErrorCode:
+        return self.refusal().code
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def test_without_a_leader_or_its_address_nothing_is_fetched(partition: Partition
     assert partition.followed == {}
     partition.order(leader=-1)
     assert partition.followed == {}
-    assert "no leader" in partition.partitions._states.unavailable(KEY).refusal(*KEY).message  # type: ignore[union-attr]
+    assert "no leader" in partition.refusal().message
     partition.order(leader=1)
     assert partition.followed == {"one": 1}
 
@@ -147,41 +150,44 @@ def test_the_high_watermark_stays_over_all_roles(partition: Partition) -> None:
     assert partition.node.log_manager.high_watermark(KEY) == 3
 
 
-def test_a_lead_begins_after_the_work_of_the_follower(partition: Partition) -> None:
-    partition.replica.append(records(b"a", b"b"), 1, NOW_MS)
+def working(path: Path) -> tuple[Partition, HeldThreads]:
+    """A led partition that is a follower now, whose first work waits for a thread: the sync of a record."""
+    partition = Partition(path, headgate_flush="commit")
+    partition.set_brokers(b1="one", b2="two")
+    threads = partition.node.time.scheduler.hold()
+    partition.replica.append(records(b"v"), 1, NOW_MS)
     partition.order(leader=1)
-    slices = partition.node.time.scheduler.hold_slices()
-    follower, fetchers = partition.follower, partition.node.parts.fetchers
-    followed = fetchers._partitions[follower.key]
-    assert followed.fetcher is not None
-    fetchers._perform(followed.fetcher._cut(followed, 0))
+    partition.node.time.advance()
+    return partition, threads
+
+
+def test_a_lead_begins_after_the_work_of_the_follower(tmp_path: Path) -> None:
+    partition, threads = working(tmp_path)
+    for _ in range(2):
+        partition.order(leader=0, isr=(0, 1))
+        partition.node.time.advance(100)
+        assert partition.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert KEY in partition.partitions.opening
+        partition.order(leader=1)
     partition.order(leader=0, isr=(0, 1))
-    partition.node.time.advance(1000)
-    assert partition.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert KEY in partition.partitions.opening
-    partition.order(leader=1)
-    partition.order(leader=0, isr=(0, 1))
-    slices.run_all()
+    threads.run_all()
     partition.node.time.advance()
     led = partition.partitions.get(*KEY)
-    assert (led.log.end_offset, led.leader_epoch) == (0, partition.state.leader_epoch)
+    assert (led.log.end_offset, led.leader_epoch) == (1, partition.state.leader_epoch)
     assert not partition.followed
+    partition.node.close()
 
 
-def test_a_follower_again_does_not_lead_after_its_work(partition: Partition) -> None:
-    partition.replica.append(records(b"a", b"b"), 1, NOW_MS)
-    partition.order(leader=1)
-    slices = partition.node.time.scheduler.hold_slices()
-    follower, fetchers = partition.follower, partition.node.parts.fetchers
-    followed = fetchers._partitions[follower.key]
-    assert followed.fetcher is not None
-    fetchers._perform(followed.fetcher._cut(followed, 0))
+def test_a_follower_again_does_not_lead_after_its_work(tmp_path: Path) -> None:
+    partition, threads = working(tmp_path)
+    follower = partition.follower
     partition.order(leader=0, isr=(0, 1))
     partition.order(leader=2)
-    slices.run_all()
+    threads.run_all()
     partition.node.time.advance()
     assert partition.follower is follower
     assert partition.followed == {"two": 1}
+    partition.node.close()
 
 
 def test_a_new_follower_gets_a_log(partition: Partition) -> None:
@@ -194,7 +200,7 @@ def test_a_new_follower_gets_a_log(partition: Partition) -> None:
         new = partition.image._replace(topics={**partition.image.topics, name: fresh})
         before = partition.image
         partition.node.services.tasks.start(partition.partitions.prepare(before, new, [name]))
-        partition._change(new, name)
+        partition.change(new, name)
     partition.node.time.advance()
     keys = {replica.log.key: replica.log.topic_id for replica in partition.partitions}
     assert keys == {("t", 0): b"t" * 16, ("t", 1): b"t" * 16, ("u", 0): b"u" * 16, ("u", 1): b"u" * 16}
@@ -205,7 +211,7 @@ def test_a_new_follower_gets_a_log(partition: Partition) -> None:
 def test_a_deleted_topic_is_followed_no_more(partition: Partition) -> None:
     partition.order(leader=1)
     topics = {name: topic for name, topic in partition.image.topics.items() if name != "t"}
-    partition._change(partition.image._replace(topics=topics), "t")
+    partition.change(partition.image._replace(topics=topics), "t")
     assert partition.followed == {}
     assert partition.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert KEY not in partition.node.log_manager
