@@ -17,7 +17,7 @@ from compat_tests.harness.waiting import until
 from compat_tests.matrix.rows.jvm import OLDEST, Jvm
 from compat_tests.zookeeper.old_consumer import OldConsumer
 
-KINDS = [pytest.param(KAFKA, marks=pytest.mark.soak)]
+KINDS = [HEADGATE, pytest.param(KAFKA, marks=pytest.mark.soak)]
 # Kafka since 3.7 leaves the high watermark where it is below min.insync.replicas: the request waits for its time-out
 SHRUNK_MEANWHILE = {HEADGATE: KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA: KafkaError.REQUEST_TIMED_OUT}
 REQUEST_MS = 3 * LAG_MS
