@@ -123,12 +123,15 @@ class LogDirectory:
             raise
         return log_directory
 
-    def claim(self) -> LogDirectory:
+    def claim(self, cluster_id: str | None = None) -> LogDirectory:
         """Begin to use the directory: write the identity of a new one, and remove the mark of the last clean stop.
 
-        Returns itself. Raises OSError.
+        `cluster_id`: the cluster's, where another broker may have created the cluster since `take`. Returns itself.
+        Raises OSError, WrongDirectory.
         """
         files = self.pool.files
+        if cluster_id not in (None, self.cluster_id):
+            self.meta = layout.identify(files, self.directory, self.meta.node_id, cluster_id, self._random)
         layout.own(files, self.directory, self.meta)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)

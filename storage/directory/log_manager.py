@@ -102,14 +102,14 @@ class LogManager:
             _log_refusal(path, reason)
         return cls(log_directories, refused)
 
-    def claim(self) -> LogManager:
+    def claim(self, cluster_id: str | None = None) -> LogManager:
         """Begin to use the directories, as `LogDirectory.claim`: every check of a start has passed. Returns itself.
 
-        A directory that the system refuses joins `refused`, unless a log in it is open. Raises OSError.
+        A directory that the system refuses joins `refused`, unless a log in it is open. Raises OSError, WrongDirectory.
         """
         for log_directory in self._directories:
             try:
-                log_directory.claim()
+                log_directory.claim(cluster_id)
             except OSError as error:
                 if log_directory.logs or len(self._directories) == 1:
                     raise

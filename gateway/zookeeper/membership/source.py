@@ -81,7 +81,7 @@ class ZooKeeperSource:
         base, connection = self._base, self._connection
         connection.create_chroot()
         cluster = connection.complete(self._take_over, "the metadata of the cluster")
-        log_manager = base.log_manager.claim()
+        log_manager = base.log_manager.claim(cluster.image.cluster_id)
         self._nodes = ClusterNodes(cluster, self._member.unreadable)
         member = replace(self._member, cluster_id=cluster.image.cluster_id)
         self._life = SessionLife(connection.shared, member, connection.pump, base.clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import FunctionType, ModuleType
@@ -14,7 +15,7 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import MANY_LOGS, LogDirectory
-from headgate.storage.errors import DirectoryLocked
+from headgate.storage.errors import DirectoryLocked, WrongDirectory
 from headgate.storage.files import Files
 from headgate.storage.log import closing, flushing
 from headgate.storage.log.epochs import read_entries
@@ -212,6 +213,16 @@ def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
     reached = [each for each in reachable(store) if each in (("topic", 0), ("topic", 1))]
     assert {id(each) for each in reached} == keys, "also in what checkpoints hold"
     assert len({id(log.topic) for log in store.logs.values()}) == 1
+
+
+def test_a_new_directory_gets_the_id_of_its_cluster_when_claimed() -> None:
+    files = CrashingFiles()
+    take = partial(LogDirectory.take, DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
+    take().claim("AAAAAAAAAAAAAAAAAAAAAA").close()
+    store = take()
+    assert store.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+    with pytest.raises(WrongDirectory, match="belongs to cluster AAAAAAAAAAAAAAAAAAAAAA, not BBBBBBBBBBBBBBBBBBBBBB"):
+        store.claim("BBBBBBBBBBBBBBBBBBBBBB")
 
 
 def test_what_is_no_partition_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:

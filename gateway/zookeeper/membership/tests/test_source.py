@@ -24,7 +24,7 @@ from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.storage.disk.layout import read_meta
-from headgate.storage.files import Files
+from headgate.storage.files import Files, Lock
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +102,24 @@ def test_the_id_of_the_cluster(tmp_path: Path) -> None:
     other = ZooKeeperModel()
     start(other, tmp_path / "new")
     assert ClusterId.decode(other.tree.nodes["/cluster/id"].data).cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def test_another_broker_creates_the_cluster_at_the_same_time(tmp_path: Path) -> None:
+    """Its id is there once this broker has taken its new directory, for which it has thought of an id."""
+    keeper = ZooKeeperModel()
+    other = connected(keeper)
+
+    class SlowFiles(Files):
+        def lock(self, path: str) -> Lock:
+            node = ClusterId("AAAAAAAAAAAAAAAAAAAAAA").encode()
+            put(keeper, other, "/cluster/id", node, is_ephemeral=False)
+            return super().lock(path)
+
+    overrides = {"zookeeper.connect": "model:2181", "log.dirs": str(tmp_path)}
+    BrokerParts(BrokerConfig.load("", overrides), Seams(files=SlowFiles(), connect=connector(keeper))).close()
+    found = read_meta(Files(), str(tmp_path))
+    assert found is not None
+    assert found.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def test_topics_of_an_old_tool(tmp_path: Path) -> None:
