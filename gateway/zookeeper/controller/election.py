@@ -86,7 +86,7 @@ class ControllerElection:
                 raise Failed(wanted[results.place].path, results.error)
             return False
         self._nodes.apply(wanted, results)
-        logger.info("this broker is the controller again, with epoch %d", self._nodes.controller_epoch)
+        logger.info("broker %d is the controller, in epoch %d", self._node_id, self._nodes.controller_epoch)
         return True
 
     def _read_epoch(self) -> Task[bool]:
