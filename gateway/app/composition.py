@@ -87,6 +87,10 @@ class MetadataSource(Protocol):
     image: Image
     """The metadata as they were read. They are not used after `open`."""
 
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration in its cluster; -1 before the first one."""
+
     def begin(self) -> None:
         """Claim the log directories: every check has passed. No log of a topic is open. Raises StorageError, OSError.
 
@@ -120,6 +124,8 @@ class MetadataSource(Protocol):
 
 class EmbeddedSource:
     """The metadata log of this broker, with its snapshots."""
+
+    broker_epoch = -1
 
     def __init__(self, base: Foundation) -> None:
         """Open and read the metadata log; everything else waits for it. Raises StorageError."""
@@ -307,7 +313,9 @@ class BrokerParts:
         self.links = Links(clock, scheduler, self._make_transport)
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
-        self.fetchers = ReplicaFetchers(config.node_id, config, self.tasks, self.links)
+        self.fetchers = ReplicaFetchers(
+            config.node_id, config, self.tasks, self.links, lambda: self._source.broker_epoch
+        )
         self.partitions = ReplicaManager(
             self.log_manager, config, self.tasks, make_disk, scheduler, events, self.fetchers
         )

@@ -121,6 +121,8 @@ class SharedMetadata(MetadataStore):
 class SharedSource:
     """The metadata of a broker in a cluster, as the wiring takes them."""
 
+    broker_epoch = -1
+
     def __init__(self, cluster: Cluster, base: Foundation) -> None:
         self.image = cluster.image
         self._cluster = cluster

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from itertools import islice
 from typing import NamedTuple, Protocol, cast
@@ -242,11 +242,11 @@ class Question(NamedTuple):
 class ReplicaFetcher:
     """The partitions that this broker follows from one leader; one request is in flight at a time."""
 
-    def __init__(self, node_id: int, config: FetchSettings) -> None:
+    def __init__(self, node_id: int, config: FetchSettings, broker_epoch: Callable[[], int]) -> None:
+        """`broker_epoch`: the epoch of this broker's registration; the leader refuses an older one (KIP-903)."""
         self._node_id = node_id
         self._config = config
-        self.broker_epoch = -1
-        """The epoch of this broker's registration: the leader refuses an older one for its in-sync set (KIP-903)."""
+        self._broker_epoch = broker_epoch
         self._session = FetchSession()
         self._followed: dict[tuple[str | bytes, int], FollowedPartition] = {}
         """By the topic's name, and by its id: an answer has one of them."""
@@ -377,7 +377,7 @@ class ReplicaFetcher:
             rows,
             gone,
             replica_id=self._node_id,
-            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self.broker_epoch),
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=self._max_wait_ms(now_ms),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=max(1, config.replica_fetch_response_max_bytes - self._held_bytes),

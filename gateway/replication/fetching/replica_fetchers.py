@@ -70,12 +70,15 @@ class FollowerReplica(FollowerLog, Protocol):
 class ReplicaFetchers:
     """The followed partitions of this broker, by leader."""
 
-    def __init__(self, node_id: int, config: FetchSettings, tasks: Tasks, links: BrokerLinks) -> None:
+    def __init__(
+        self, node_id: int, config: FetchSettings, tasks: Tasks, links: BrokerLinks, broker_epoch: Callable[[], int]
+    ) -> None:
+        """`broker_epoch`: as for `ReplicaFetcher`."""
         self._node_id = node_id
         self._config = config
         self._tasks = tasks
         self._links = links
-        self._broker_epoch = -1
+        self._broker_epoch = broker_epoch
         self._fetchers: dict[Leader, _LeaderTask] = {}
         self._partitions: dict[FetchKey, FollowedPartition] = {}
         self._replicas: dict[FollowedPartition, FollowerReplica] = {}
@@ -86,12 +89,6 @@ class ReplicaFetchers:
     def followed(self) -> dict[Leader, int]:
         """The leaders that are followed, each with the number of its partitions."""
         return {leader: len(task.machine) for leader, task in self._fetchers.items()}
-
-    def register(self, broker_epoch: int) -> None:
-        """Fetch with the epoch of a new registration from now on."""
-        self._broker_epoch = broker_epoch
-        for fetcher in self._fetchers.values():
-            fetcher.machine.broker_epoch = broker_epoch
 
     def follow(self, key: FetchKey, replica: FollowerReplica, leader: Leader, leader_epoch: int) -> None:
         """Follow a leader from now on, in a newer leader epoch, or at another address.
@@ -115,8 +112,7 @@ class ReplicaFetchers:
         self._tasks.touch(self.changed)
 
     def _open(self, leader: Leader) -> _LeaderTask:
-        machine = ReplicaFetcher(self._node_id, self._config)
-        machine.broker_epoch = self._broker_epoch
+        machine = ReplicaFetcher(self._node_id, self._config, self._broker_epoch)
         link = self._links.open(*leader, f"broker-{self._node_id}-fetcher-0")
         return _LeaderTask(leader, machine, link, self._tasks, self.changed, self._perform)
 

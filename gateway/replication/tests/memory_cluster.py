@@ -58,6 +58,8 @@ class ScriptedMetadata(MetadataStore):
 class ScriptedSource:
     """The metadata of a broker, as the wiring takes them."""
 
+    broker_epoch = 7
+
     def __init__(self, base: Foundation) -> None:
         self.image = Image.empty("c" * 22, 99)
         self._base = base

@@ -117,6 +117,11 @@ class ZooKeeperSource:
         self._connection.pump.hand_over(self._base.scheduler)
         self._store.start()
 
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's last registration; -1 before the first one."""
+        return self._life.broker_epoch
+
     def controller_orders(self, replicas: Replicas, tasks: Tasks) -> ControllerOrders:
         """The orders that this broker gets from another one that is the controller."""
         assert self._store is not None

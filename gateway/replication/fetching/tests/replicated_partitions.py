@@ -340,7 +340,7 @@ class Cluster:
         if partition is None:
             partition = node.followed[key] = FollowedPartition(key, node.logs[key])
         if state.leader not in node.fetchers:
-            node.fetchers[state.leader] = self._fetcher_class(number, Settings())
+            node.fetchers[state.leader] = self._fetcher_class(number, Settings(), lambda: -1)
         fetcher = node.fetchers[state.leader]
         if partition.fetcher is not None and partition.fetcher is not fetcher:
             partition.fetcher.unfollow(partition)

@@ -59,7 +59,7 @@ class Bench:
     def __init__(self, *logs: ModelLog, epoch: int = 5) -> None:
         self.now_ms = 1000.0
         self.settings = Settings()
-        self.fetcher = ReplicaFetcher(2, self.settings)
+        self.fetcher = ReplicaFetcher(2, self.settings, lambda: 77)
         self.partitions = [FollowedPartition(key, log) for key, log in zip(KEYS, logs, strict=False)]
         self.first_works = [self.fetcher.follow(partition, epoch) for partition in self.partitions]
 
@@ -100,7 +100,6 @@ RECORDS = Batch(2, 2, 3, ((2, 0),)).encode()
 
 def test_a_fetch_has_the_position_and_the_epochs() -> None:
     bench = Bench(log_of(1, 3, high_watermark=1), epoch=4)
-    bench.fetcher.broker_epoch = 77
     request = bench.fetch()
     (row,) = request.topics[0].partitions
     assert (row.fetch_offset, row.last_fetched_epoch, row.current_leader_epoch, row.log_start_offset) == (2, 3, 4, 0)
@@ -109,7 +108,7 @@ def test_a_fetch_has_the_position_and_the_epochs() -> None:
 
 
 def test_topics_without_an_id_are_fetched_by_name() -> None:
-    fetcher = ReplicaFetcher(2, Settings())
+    fetcher = ReplicaFetcher(2, Settings(), lambda: -1)
     fetcher.follow(FollowedPartition(KEYS[0], ModelLog()), 1)
     unnamed = FollowedPartition(FetchKey("old", bytes(16), 0), ModelLog())
     fetcher.follow(unnamed, 1)
@@ -215,7 +214,7 @@ def test_an_answer_to_an_older_order_does_not_count() -> None:
 
 
 def test_a_new_order_waits_for_the_work_of_the_old_one() -> None:
-    bench, other = Bench(log_of(1, 3)), ReplicaFetcher(2, Settings())
+    bench, other = Bench(log_of(1, 3)), ReplicaFetcher(2, Settings(), lambda: -1)
     bench.fetch()
     (work,) = bench.take(row_of(diverging_epoch=EpochEndOffset(epoch=1, end_offset=1)))
     assert kinds([work]) == [(Truncate, 1)]

@@ -97,7 +97,8 @@ class Bench:
         self.time.clock.elapsed_ms = 1000.0
         self.tasks = Tasks(self.time.clock, self.time.scheduler)
         self.links: list[FakeLink] = []
-        self.fetchers = ReplicaFetchers(2, Settings(), self.tasks, self)
+        self.broker_epoch = 40
+        self.fetchers = ReplicaFetchers(2, Settings(), self.tasks, self, lambda: self.broker_epoch)
         self.replicas = [Replica(), Replica()]
 
     def open(self, node_id: int, host: str, port: int, client_id: str) -> FakeLink:
@@ -267,7 +268,7 @@ def test_an_idle_partition_is_left_at_once(bench: Bench) -> None:
 
 def test_a_new_registration_is_in_the_next_fetch(bench: Bench) -> None:
     bench.follow(0)
-    bench.fetchers.register(41)
+    bench.broker_epoch = 41
     bench.answer()
     assert bench.fetch().replica_state.replica_epoch == 41
 
