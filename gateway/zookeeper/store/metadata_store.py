@@ -134,7 +134,7 @@ class ZooKeeperMetadataStore(MetadataStore):
     @property
     def broker_epochs(self) -> Mapping[int, int]:
         """The epochs of the registered brokers."""
-        return self._watcher.brokers.epochs
+        return {} if self._watcher.term is None else self._watcher.brokers.epochs
 
     @property
     def knows_topics(self) -> bool:

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from headgate.gateway.app.composition import BrokerParts
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import Task
-from headgate.gateway.zookeeper.metadata.differences import topic_records
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
-from headgate.protocol.internal.metadata import ConfigRecord
 
 
 class TwoBrokers:
     """The brokers, each with its own clock."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, *, is_linked: bool = True, **settings: str) -> None:
         self.keeper = ZooKeeperModel()
+        listening = dict[int, BrokerParts]()
         self.brokers = [
-            WholeBroker(directory / str(number), self.keeper, node_id=str(number), **settings) for number in range(2)
+            WholeBroker(
+                directory / str(number),
+                self.keeper,
+                listening if is_linked else {},
+                node_id=str(number),
+                **settings,
+            )
+            for number in range(2)
         ]
         self.settle()
 
@@ -44,24 +50,16 @@ class TwoBrokers:
         assert change.is_settled
         return change
 
-    def pass_topics_on(self) -> None:
-        """Broker 1 gets the brokers and the topics of broker 0, as the controller sends them."""
-        self.stores[1].apply_brokers(self.stores[0].image.brokers)
-        self.brokers[1].services.tasks.start(self._pass_topics_on(*self.stores))
-        self.settle()
-
-    def _pass_topics_on(self, controller: ZooKeeperMetadataStore, other: ZooKeeperMetadataStore) -> Task[None]:
-        yield from other.read_topic_configs(sorted(controller.image.topics.keys() - other.image.topics))
-        for name in other.image.topics.keys() - controller.image.topics:
-            yield from other.apply_order(topic_records(other.image.topics[name], None))
-        for topic in controller.image.topics.values():
-            records = topic_records(other.image.topics.get(topic.name), topic._replace(configs={}))
-            yield from other.apply_order([record for record in records if not isinstance(record, ConfigRecord)])
+    def cut(self) -> None:
+        """Cut the links between the brokers."""
+        self.brokers[0].listening.clear()
 
     def kill_first(self) -> None:
         """Kill the first broker; ZooKeeper ends its session."""
         session = self.keeper.sessions.pop(0)
-        self.brokers.pop(0).log_manager.abandon()
+        broker = self.brokers.pop(0)
+        broker.listening.pop(broker.port, None)
+        broker.log_manager.abandon()
         self.keeper.expire(session.session_id)
         self.settle()
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.network.links import Link
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import HandlerBroker, open_all_logs
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
+from headgate.gateway.zookeeper.tests.memory_links import MemoryTransport
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
 from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.protocol.errors import KafkaError
@@ -31,8 +33,12 @@ TOOL = 777
 class WholeBroker(HandlerBroker):
     """One broker, from start to start."""
 
-    def __init__(self, directory: Path, keeper: ZooKeeperModel, **settings: str) -> None:
+    def __init__(
+        self, directory: Path, keeper: ZooKeeperModel, listening: dict[int, BrokerParts] | None = None, **settings: str
+    ) -> None:
+        """`listening`: the brokers that reach each other, by their ports."""
         self.keeper = keeper
+        self.listening = {} if listening is None else listening
         super().__init__(directory, zookeeper_connect="model:2181", offsets_topic_num_partitions="1", **settings)
 
     def seams(self) -> Seams:
@@ -48,9 +54,18 @@ class WholeBroker(HandlerBroker):
     def start(self) -> None:
         self.parts = BrokerParts(self.config, self.seams())
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
+        self.parts.server.make_transport = self._make_transport  # type: ignore[method-assign]
         self.parts.start()
-        self.parts.announce({}, lambda _: None)
+        self.listening[self.port] = self.parts
+        self.parts.announce({"PLAINTEXT": self.port}, lambda _: None)
         self.settle()
+
+    @property
+    def port(self) -> int:
+        return 9_100 + self.config.node_id
+
+    def _make_transport(self, link: Link) -> MemoryTransport:
+        return MemoryTransport(link, self.listening, self.parts.scheduler)
 
     def settle(self, milliseconds: float = 3_000) -> None:
         """Let time pass, and let everything happen meanwhile."""
@@ -61,6 +76,7 @@ class WholeBroker(HandlerBroker):
 
     def stop(self) -> None:
         """Stop in order."""
+        self.listening.pop(self.port, None)
         self.parts.stop()
         self.settle(100)
         self.parts.close()
@@ -68,6 +84,7 @@ class WholeBroker(HandlerBroker):
     def kill(self) -> None:
         """End the process, and then its session."""
         session = self.keeper.sessions[-1]
+        self.listening.pop(self.port, None)
         self.log_manager.abandon()
         self.keeper.sessions.remove(session)
         self.keeper.expire(session.session_id)

@@ -23,8 +23,8 @@ def two(tmp_path: Path) -> Iterator[TwoBrokers]:
 def test_the_first_broker_is_the_controller_for_both(two: TwoBrokers) -> None:
     assert [store.image.controller_id for store in two.stores] == [0, 0]
     assert [store.election.is_elected for store in two.stores] == [True, False]
-    two.change(lambda: two.stores[0].create_topic("t", 1))
-    assert "t" not in two.stores[1].image.topics
+    two.change(lambda: two.stores[0].create_topic("t", assignments={0: [0, 1]}))
+    assert two.stores[1].image.topics == two.stores[0].image.topics
 
 
 def test_only_the_controller_changes_topics(two: TwoBrokers) -> None:
@@ -37,7 +37,7 @@ def test_only_the_controller_changes_topics(two: TwoBrokers) -> None:
 
 def test_any_broker_changes_configs(two: TwoBrokers) -> None:
     two.change(lambda: two.stores[0].create_topic("t", 1, configs={"segment.ms": "9"}))
-    two.pass_topics_on()
+    two.settle()
     assert two.stores[1].image.topics["t"].configs == {"segment.ms": "9"}
     changes = (
         lambda: two.stores[1].change_topic_configs("t", {"retention.ms": "5"}),
@@ -51,7 +51,7 @@ def test_any_broker_changes_configs(two: TwoBrokers) -> None:
 
 def test_configs_of_a_deleted_topic_are_refused(two: TwoBrokers) -> None:
     two.change(lambda: two.stores[0].create_topic("t", 1))
-    two.pass_topics_on()
+    two.cut()
     two.change(lambda: two.stores[0].delete_topic("t"))
     change = two.change(lambda: two.stores[1].change_topic_configs("t", {"retention.ms": "5"}))
     assert change.error is not None
@@ -71,7 +71,7 @@ def test_brokers_take_different_producer_ids(two: TwoBrokers) -> None:
 def test_a_broker_that_loses_the_election_serves_on(two: TwoBrokers) -> None:
     controller = two.stores[0]
     two.change(lambda: controller.create_topic("t", assignments={0: [0]}))
-    two.pass_topics_on()
+    two.settle()
     two.keeper.freeze()
     pending = controller.create_topic("u", 1)
     config = controller.change_topic_configs("t", {"retention.ms": "5"})
@@ -96,7 +96,7 @@ def test_a_broker_that_wins_reads_everything_again(two: TwoBrokers) -> None:
     controller, other = two.stores
     two.change(lambda: controller.create_topic("kept", assignments={0: [0, 1]}))
     two.change(lambda: controller.create_topic("gone", assignments={0: [0, 1]}))
-    two.pass_topics_on()
+    two.cut()
     two.change(lambda: controller.create_topic("new", assignments={0: [1, 0]}))
     two.change(lambda: controller.create_partitions("kept", 2, {1: [1, 0]}))
     two.change(lambda: controller.delete_topic("gone"))

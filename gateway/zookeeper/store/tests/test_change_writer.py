@@ -36,20 +36,18 @@ TOPIC = "/brokers/topics/t"
 
 
 def test_the_controller_finds_a_topic_that_was_created_on_demand(two: TwoBrokers) -> None:
-    two.pass_topics_on()
     controller, other = two.stores
     change = two.change(lambda: other.create_on_demand("t", 3, 1, {"retention.ms": "5"}))
     assert change.error is None
-    assert "t" not in other.image.topics
     found = controller.image.topics["t"]
     assert (len(found.partitions), found.configs) == (3, {"retention.ms": "5"})
     assert TopicAssignment.decode("t", two.keeper.tree.nodes[TOPIC].data).topic_id == found.topic_id
-    two.pass_topics_on()
+    two.settle()
     assert other.image.topics["t"] == found
 
 
 def test_a_topic_on_demand_has_no_states_and_replaces_old_configs(two: TwoBrokers) -> None:
-    two.pass_topics_on()
+    two.settle()
     two.brokers[0].write("/config/topics/t", b'{"version":1,"config":{"segment.ms":"9"}}')
     two.keeper.cut(two.keeper.sessions[0])
     two.change(lambda: two.stores[1].create_on_demand("t", 1, 1, {"retention.ms": "5"}))
@@ -59,7 +57,7 @@ def test_a_topic_on_demand_has_no_states_and_replaces_old_configs(two: TwoBroker
 
 
 def test_another_broker_may_create_the_topic_first(two: TwoBrokers) -> None:
-    two.pass_topics_on()
+    two.cut()
     two.change(lambda: two.stores[0].create_topic("t", 5, 1))
     before = two.keeper.tree.nodes[TOPIC]
     assert two.change(lambda: two.stores[1].create_on_demand("t", 2, 1)).error is None
@@ -67,7 +65,7 @@ def test_another_broker_may_create_the_topic_first(two: TwoBrokers) -> None:
 
 
 def test_many_requests_create_a_topic_once(two: TwoBrokers) -> None:
-    two.pass_topics_on()
+    two.settle()
     other = two.stores[1]
     first = other.create_on_demand("t", 1, 1)
     assert other.create_on_demand("t", 1, 1) is first
@@ -80,7 +78,7 @@ def test_many_requests_create_a_topic_once(two: TwoBrokers) -> None:
 
 
 def test_no_topic_is_created_in_a_lost_cluster(two: TwoBrokers) -> None:
-    two.pass_topics_on()
+    two.settle()
     assert two.brokers[0].delete("/cluster/id")
     change = two.stores[1].create_on_demand("t", 1, 1)
     two.settle()
@@ -89,28 +87,30 @@ def test_no_topic_is_created_in_a_lost_cluster(two: TwoBrokers) -> None:
     assert TOPIC not in two.keeper.tree.nodes
 
 
-def test_a_broker_creates_nothing_before_it_knows_the_topics(two: TwoBrokers) -> None:
+def test_a_broker_creates_nothing_before_it_knows_the_topics(tmp_path: Path) -> None:
+    two = TwoBrokers(tmp_path, is_linked=False)
     with pytest.raises(KafkaError, match="has not sent the topics") as refused:
         two.stores[1].create_on_demand("t", 1, 1)
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    two.stop()
 
 
 def test_clients_wait_for_a_topic_that_the_controller_has_to_send(two: TwoBrokers) -> None:
-    two.pass_topics_on()
+    two.settle()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
     codes = []
     for _ in range(2):
         (row,) = two.brokers[1].answer(request, 9).topics
         codes.append(row.error_code)
         two.settle()
-        two.pass_topics_on()
+        two.settle()
     assert codes == [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("factor", [2, 3])
 def test_an_internal_topic_waits_for_its_factor(tmp_path: Path, factor: int) -> None:
     two = TwoBrokers(tmp_path, offsets_topic_replication_factor=str(factor))
-    two.pass_topics_on()
+    two.settle()
     codes = []
     for broker in reversed(two.brokers):
         found = broker.answer(FindCoordinatorRequest(key="g"), 3)
