@@ -372,6 +372,9 @@ class Coordinator(Generic[S]):
         if isinstance(result, KafkaError):
             self._failed(key, decision, result, is_tick)
         else:
+            error = self._too_few_in_sync(decision)
+            if error is not None:
+                decision.replies = [(ticket, error) for ticket, _ in decision.replies]
             self._replay(decision, result, now_ms)
         if self.shard is not None:
             self.shard.note_due(key)
@@ -463,16 +466,29 @@ class Coordinator(Generic[S]):
         is_in_time = yield from self._await_high_watermark(self._end_offset, deadline_ms)
         if ended is not self.ended:
             return
-        error = None
+        error, is_fenced = self._too_few_in_sync(decision), is_in_time and self._is_fenced(decision)
         if not is_in_time:
             message = f"it was not written to every in-sync replica within {self._topic.write_timeout_ms} ms"
             error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-        elif self._is_fenced(decision):
+        elif is_fenced:
             error = KafkaError(ErrorCode.NOT_COORDINATOR, "the leader epoch has changed since the write")
         for ticket, reply in decision.replies:
             ticket.answer(error or reply)  # type: ignore[attr-defined]
-        if is_in_time and error is not None:
-            self.reload(error.message)
+        if is_fenced:
+            self.reload("the leader epoch has changed since a write")
+
+    def _too_few_in_sync(self, decision: Decision) -> KafkaError | None:
+        """The error of a write that too few replicas have (min.insync.replicas): the client sends the request again.
+
+        The records stay, in the log as in the shard.
+        """
+        if not decision.records and decision.marker is None:
+            return None
+        try:
+            self.replica.check_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        except KafkaError as error:
+            return translated(error)
+        return None
 
     def _await_high_watermark(self, end_offset: int, deadline_ms: float) -> Task[bool]:
         """Whether the high watermark reaches the offset before the deadline, and before the shard ends."""

@@ -75,7 +75,8 @@ class ScriptedPartition:
     """What a test sets says how it goes on.
 
     `fails`: the next appends are refused so. `tears`: they are in the log nevertheless, as after a failed flush.
-    `holds`: the high watermark stays until `release`. `is_slow`: writes wait for `finish_write`.
+    `holds`: the high watermark stays until `release`. `is_slow`: writes wait for `finish_write`. `is_short`: too few
+    replicas are in sync.
     """
 
     def __init__(self, tasks: Tasks) -> None:
@@ -88,6 +89,7 @@ class ScriptedPartition:
         self.fails: KafkaError | None = None
         self.tears = False
         self.holds = False
+        self.is_short = False
         self.is_slow = False
         self.appended = 0
         self.staged_batches: list[bytes] = []
@@ -115,7 +117,8 @@ class ScriptedPartition:
         """It always does."""
 
     def check_in_sync(self, code: ErrorCode) -> None:
-        """Enough replicas are."""
+        if self.is_short:
+            raise KafkaError(code)
 
     def append(
         self,

@@ -108,6 +108,26 @@ def test_a_commit_not_replicated_in_time_makes_the_client_retry() -> None:
     assert bench.ask(reading) == [read(7)]
 
 
+def test_too_few_in_sync_after_a_write_make_clients_retry() -> None:
+    bench = Bench(lambda partition: setattr(partition, "holds", True))
+    commit, reads = bench.commit(7), bench.ask(reading)
+    bench.partition.is_short = True
+    bench.partition.release()
+    bench.run()
+    assert commit == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert reads == [read(7)], "the offset is in the log, and every replica of the set has it"
+
+
+def test_too_few_in_sync_when_a_thread_has_written() -> None:
+    bench = Bench(lambda partition: setattr(partition, "is_slow", True))
+    commit = bench.commit(7)
+    bench.partition.is_short = True
+    bench.partition.finish_write()
+    bench.run()
+    assert commit == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert bench.offset() == 7
+
+
 # Failing appends
 
 
