@@ -372,9 +372,9 @@ class Coordinator(Generic[S]):
         if isinstance(result, KafkaError):
             self._failed(key, decision, result, is_tick)
         else:
-            error = self._too_few_in_sync(decision)
-            if error is not None:
-                decision.replies = [(ticket, error) for ticket, _ in decision.replies]
+            refusal = self._too_few_in_sync(decision)
+            if refusal is not None:
+                decision.replies = [(ticket, refusal) for ticket, _ in decision.replies]
             self._replay(decision, result, now_ms)
         if self.shard is not None:
             self.shard.note_due(key)
