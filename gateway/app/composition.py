@@ -29,6 +29,7 @@ from headgate.gateway.coordinator.transactions.transaction_coordinator import Tr
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.maintenance.replication_metrics import ReplicationMetrics
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log_store import MetadataLogStore, check_fresh
@@ -441,7 +442,9 @@ class BrokerParts:
         self.metrics.gauge("transactions.ending", lambda: self.transactions.ending_count)
         self.metrics.gauge("requests.parked", lambda: len(self.tasks))
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
-        self.metrics.gauge("partitions", lambda: len(self.partitions))
+        ReplicationMetrics(
+            self.metrics, self.partitions, self.fetchers, self.config.node_id, lambda: self.metadata.image
+        )
 
     def start(self) -> None:
         """Begin all recurring work. The scheduler runs."""

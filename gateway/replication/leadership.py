@@ -51,11 +51,14 @@ class Leadership:
         """Whether this start has raised all leader epochs, so that the epochs in logs are of the past."""
         self.has_legacy_format = False
         """Whether any log opened so far may hold messages of magic 0 and 1, which have to be converted."""
+        self.elections = 0
+        """How often a partition began to be led here in a leader epoch."""
 
     def apply(self, replica: Replica, topic: Topic, log_config: LogConfig) -> None:
         """Apply the image's state of a partition, and the settings of its topic."""
         state = topic.partitions[replica.index]
         is_raised = state.leader_epoch > replica.latest_epoch
+        self.elections += state.leader_epoch > replica.leader_epoch
         replica.configure(log_config)
         replica.assign(*state, self._tasks.monotonic_ms())
         if replica.progress is not None:
@@ -71,6 +74,7 @@ class Leadership:
         status = self._directories[parent(log.directory)]
         depth, origin = Depth(self._config.headgate_validate_records), BROKER if topic.is_internal else CLIENT
         state = topic.partitions[index]
+        self.elections += 1
         checkpointed = self._high_watermark(log.key) if len(state.replicas) > 1 else None
         replica = Replica(
             topic.name, index, log, state.leader_epoch, self._touch, status.disk, depth, origin, checkpointed

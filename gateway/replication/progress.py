@@ -14,7 +14,7 @@ Pure: time is passed in, in milliseconds of a clock that never goes back. Source
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from headgate.gateway.runtime.tasks import WaitList
@@ -165,6 +165,11 @@ class Progress:
         if node_id in self._in_sync or node_id in self._joining:
             return False
         return self._followers[node_id].log_end >= max(high_watermark, self.epoch_start)
+
+    def lags(self, leader_start: int, leader_end: int) -> Iterable[tuple[int, int]]:
+        """(node id, records of the leader that the follower lacks, as far as its fetches say)."""
+        for node_id, follower in self._followers.items():
+            yield node_id, max(0, leader_end - max(leader_start, follower.log_end))
 
     def low_watermark(self, leader_start: int, live: Collection[int]) -> int:
         """The least log start of the leader and its live followers: no record before it can be read."""

@@ -127,6 +127,11 @@ class ReplicaManager:
         return len(self._online)
 
     @property
+    def led(self) -> Collection[Replica]:
+        """The replicas of the partitions that this broker leads."""
+        return self._online.values()
+
+    @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """The present high watermark of each replica."""
         return {replica.log.key: replica.high_watermark for replica in self}

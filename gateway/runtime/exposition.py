@@ -36,8 +36,13 @@ class _SingleMetric(Collector):
 def exposition(metrics: Metrics) -> Iterator[bytes]:
     """Yield the lines of one metric after another; each metric is read when its lines are asked for.
 
+    Before the first one nothing is yielded after each step of a survey.
+
     A part takes less than a millisecond, so that other tasks can run in between.
     """
+    for survey in metrics.surveys:
+        for _ in survey():
+            yield b""
     known = set(metrics.names())
     for row in METRICS:
         if row.name in known:

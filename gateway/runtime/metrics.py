@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
+from headgate.protocol.steps import Steps, finish
+
 LATENCY_BOUNDS_S = (0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 """The upper bounds of a histogram's buckets; the last bucket has none."""
 
@@ -64,6 +66,8 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._labelled: dict[str, Labelled] = {}
+        self.surveys: list[Callable[[], Steps[None]]] = []
+        """Work before each reading of the metrics: it counts what may be thousands, for gauges, in steps."""
 
     def counter(self, name: str) -> Counter:
         """Return the counter with this name, made at the first call. Frequent users keep the counter."""
@@ -81,6 +85,8 @@ class Metrics:
 
     def snapshot(self) -> dict[str, float]:
         """The present values of all metrics without labels, by name in alphabetical order."""
+        for survey in self.surveys:
+            finish(survey())
         values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
         values.update((name, read()) for name, read in self._gauges.items())
         return dict(sorted(values.items()))

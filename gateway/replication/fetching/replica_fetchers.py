@@ -11,7 +11,7 @@ must not come behind the first append of the new one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -139,6 +139,11 @@ class ReplicaFetchers:
         """The committed records of the leader that a log lacks; None for a partition that is not followed."""
         partition = self._partitions.get(key)
         return None if partition is None or partition.fetcher is None else partition.lag
+
+    def lags(self) -> Iterator[int]:
+        """`lag` of each followed partition."""
+        followed = list(self._partitions.values())
+        return (partition.lag for partition in followed if partition.fetcher is not None)
 
     def close(self) -> None:
         """End all tasks and links."""

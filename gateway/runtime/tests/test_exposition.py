@@ -4,6 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.gateway.runtime.exposition import SAMPLES_AT_ONCE, exposition
 from headgate.gateway.runtime.metrics import Histogram, Metrics
+from headgate.protocol.steps import Steps
 
 
 def parsed(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -48,3 +49,19 @@ def test_many_samples_come_in_parts_under_one_head() -> None:
     parts = [part for part in exposition(metrics) if b"headgate_requests_total" in part]
     assert [part.count(b"\n") for part in parts] == [SAMPLES_AT_ONCE + 2, SAMPLES_AT_ONCE, SAMPLES_AT_ONCE, 1]
     assert parsed(metrics)["headgate_requests_total", "A96", "0"] == 96
+
+
+def test_surveys_end_before_the_first_metric_in_steps() -> None:
+    metrics, counted = Metrics(), [0]
+
+    def survey() -> Steps[None]:
+        for _ in range(3):
+            counted[0] += 1
+            yield
+
+    metrics.surveys.append(survey)
+    metrics.gauge("connections", lambda: counted[0])
+    parts = list(exposition(metrics))
+    assert parts[:3] == [b"", b"", b""]
+    assert b"headgate_connections 3.0" in parts[3]
+    assert metrics.snapshot() == {"connections": 6}
