@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr, partition_pat
 from headgate.gateway.zookeeper.metadata.isr_manager import REPORT_EVERY_MS, RETRY_MS, ZooKeeperIsrManager
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, SessionEvent, SetData
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel, parent
+from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 TOOL = 777
@@ -266,3 +268,21 @@ def test_the_parent_of_reports_is_made_again(leader: Leader) -> None:
     leader.settle()
     leader.settle(REPORT_EVERY_MS)
     assert leader.reported() == [(("t", 0),)]
+
+
+@pytest.mark.slow
+def test_a_broker_stores_sets_once_its_session_is_back(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    broker = WholeBroker(tmp_path, keeper)
+    broker.change(lambda: broker.services.metadata.create_topic("t", 1))
+    partitions, answers = broker.services.partitions, list[Any]()
+    replica = partitions.get("t", 0)
+    epoch = replica.partition_epoch
+    keeper.stop()
+    partitions.leadership.in_sync_replicas.changes.alter(replica, (0, 5), epoch)(answers.append)
+    broker.settle()
+    assert answers == []
+    keeper.start()
+    broker.settle()
+    assert answers == [epoch + 1]
+    broker.stop()
