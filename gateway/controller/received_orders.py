@@ -112,12 +112,14 @@ def with_ids(image: Image, topics: Iterable[OrderedTopic], ids: Mapping[str, byt
 def plan_topic(image: Image, topic: OrderedTopic, deleted: Container[bytes]) -> Steps[TopicPlan]:
     """Plan the order of a topic, in steps. `deleted`: ids of topics that this controller has deleted.
 
-    A topic with another id replaces the known one of its name. The order of a deleted topic is late.
+    A topic with another id replaces the known one of its name. After a deletion the name has no topic, whatever the id
+    of the known one is. The order of a deleted topic is late.
     """
     known = image.topics.get(topic.name)
     is_known = known is not None and known.topic_id == topic.topic_id
     if topic.is_deleted:
-        return TopicPlan([RemoveTopicRecord(topic_id=topic.topic_id)] if is_known else [], {})
+        is_late = topic.topic_id in deleted
+        return TopicPlan([] if known is None or is_late else [RemoveTopicRecord(topic_id=known.topic_id)], {})
     if topic.topic_id in deleted or image.topic_names.get(topic.topic_id, topic.name) != topic.name:
         return TopicPlan([], dict.fromkeys(topic.states, ErrorCode.INCONSISTENT_TOPIC_ID))
     if not _is_legal(topic.name):

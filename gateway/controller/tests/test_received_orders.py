@@ -123,9 +123,16 @@ def test_the_order_of_a_deleted_topic_is_late() -> None:
     for image in PRESENT.image, Image.empty():
         found = plan(image, ordered(state(1, (1,)), topic_id=OTHER_ID), deleted={OTHER_ID})
         assert found == TopicPlan([], {0: ErrorCode.INCONSISTENT_TOPIC_ID})
-    during = state(LEADER_DURING_DELETE, (1,))
-    assert plan(PRESENT.image, ordered(during, topic_id=OTHER_ID)) == TopicPlan([], {})
-    assert plan(PRESENT.image, ordered(during)).records == [RemoveTopicRecord(topic_id=TOPIC_ID)]
+    during = ordered(state(LEADER_DURING_DELETE, (1,)), topic_id=OTHER_ID)
+    assert plan(PRESENT.image, during, deleted={OTHER_ID}) == TopicPlan([], {})
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID])
+def test_after_a_deletion_the_name_has_no_topic(topic_id: bytes) -> None:
+    """With another id the known topic was deleted before, and then the topic that replaced it."""
+    during = ordered(state(LEADER_DURING_DELETE, (1,)), topic_id=topic_id)
+    assert plan(PRESENT.image, during).records == [RemoveTopicRecord(topic_id=TOPIC_ID)]
+    assert plan(Image.empty(), during) == TopicPlan([], {})
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ Refused are orders of an older controller than the newest one known, orders to a
 and all orders while this broker is the controller. The others are obeyed one after the other: each is planned upon the
 image that the one before has left (`gateway/controller/received_orders.py`), and ends when its effect is there.
 
-The first orders of a controller, and the first ones after a registration, are full: what they do not name is gone. A
-full order that comes after changes is a late copy, and removes nothing.
+The first orders of a controller, and the first ones after a registration, are full: a topic that the full
+UpdateMetadata does not name is gone. A full order that comes after changes is a late copy, and removes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headgate.gateway.controller.received_orders import (
+    NO_ID,
     OrderedTopic,
     in_pieces,
     is_fenced,
@@ -27,7 +28,7 @@ from headgate.gateway.controller.received_orders import (
     with_leaders,
     without_id,
 )
-from headgate.gateway.metadata.image import Node
+from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.runtime.tasks import PAUSE, Changes, Lock, Task, gather, within
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -177,11 +178,9 @@ class ControllerOrders:
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> Task[Errors]:
         topics = yield from ordered_topics(request)
         listener, node_id = self._config.inter_broker_listener, self._config.node_id
-        is_full = self._is_full(request)
+        self._is_full(request)
         self._publish(with_leaders(self._store.image.brokers, request, listener))
         errors = yield from self._apply(topics)
-        if is_full:
-            yield from self._remove_strays(topics)
         offline = self._replicas.offline
         for topic in topics:
             for index, state in topic.states.items():
@@ -199,6 +198,8 @@ class ControllerOrders:
         if is_full:
             yield from self._remove_missing(topics)
         yield from self._apply(topics)
+        if is_full:
+            yield from self._remove_strays()
 
     def _publish(self, brokers: Mapping[int, Node]) -> None:
         self._store.apply_brokers({**brokers, **own_node(self._config)})
@@ -215,39 +216,46 @@ class ControllerOrders:
             wanted.append(plan.records)
             new += [record.name for record in plan.records if isinstance(record, TopicRecord)]
             self._deleted |= {record.topic_id for record in plan.records if isinstance(record, RemoveTopicRecord)}
+            self._deleted |= {topic.topic_id} if topic.is_deleted and topic.topic_id != NO_ID else set()
             yield PAUSE
         yield from self._read_configs(new)
         yield from self._apply_records(wanted)
         return errors
 
     def _remove_missing(self, topics: Iterable[OrderedTopic]) -> Task[None]:
-        """Remove the topics that a full order does not have. A topic whose node ZooKeeper has stays.
+        """Remove the topics that a full order does not have. A topic stays if ZooKeeper has its node, or may have it.
 
         The controller could not read that node.
         """
         missing = missing_topics(self._store.written_image, topics)
         nodes = yield from self._read_nodes(list(missing))
-        gone = () if nodes is None else missing.keys() - nodes.keys()
-        yield from self._apply_records([RemoveTopicRecord(topic_id=missing[name])] for name in gone)
+        if nodes is not None:
+            gone = [topic_id for name, topic_id in missing.items() if not _may_be(nodes, name, topic_id)]
+            yield from self._apply_records([RemoveTopicRecord(topic_id=topic_id)] for topic_id in gone)
 
     def _apply_records(self, wanted: Iterable[list[MetadataRecord]]) -> Task[None]:
         for records in in_pieces(wanted, RECORDS_AT_ONCE):
             yield from self._store.apply_order(records)
             yield PAUSE
 
-    def _remove_strays(self, topics: Iterable[OrderedTopic]) -> Task[None]:
-        """Delete the logs that a full order does not have: their topics or replicas went while this broker was away.
+    def _remove_strays(self) -> Task[None]:
+        """Delete the logs of other partitions than those of this broker: they went while the broker was away.
 
         A log stays if ZooKeeper has its replica, or may have it: the controller has not elected a leader yet, or could
         not read the node of the topic.
         """
-        ordered = {(topic.name, index) for topic in topics for index in topic.states}
-        strays = sorted(TopicPartition(*key) for key in self._replicas.logs if key not in ordered)
+        image = self._store.written_image
+        logs = map(TopicPartition._make, self._replicas.logs)
+        strays = sorted(partition for partition in logs if not self._has_replica(image, partition))
         nodes = yield from self._read_nodes(sorted({stray.topic for stray in strays}))
         gone = [] if nodes is None else [stray for stray in strays if not self._may_have(nodes, stray)]
         for stray in gone:
             logger.warning("%s has no replica on this broker any more; removing the log", stray)
         yield from self._delete(gone)
+
+    def _has_replica(self, image: Image, partition: TopicPartition) -> bool:
+        states = image.topics[partition.topic].partitions if partition.topic in image.topics else ()
+        return partition.number < len(states) and self._config.node_id in states[partition.number].replicas
 
     def _may_have(self, nodes: Mapping[str, TopicAssignment | None], stray: TopicPartition) -> bool:
         """Whether ZooKeeper may have a replica of the partition on this broker."""
@@ -309,6 +317,12 @@ class ControllerOrders:
     def _in_time(self, task: Task[T]) -> Task[T]:
         """The result of a read; an order does not wait longer. Raises one of _NO_ANSWER."""
         return within(self._tasks, task, self._tasks.monotonic_ms() + READ_WITHIN_MS, TimeoutError)
+
+
+def _may_be(nodes: Mapping[str, TopicAssignment | None], name: str, topic_id: bytes) -> bool:
+    """Whether the node of a name may be the node of this topic."""
+    node = nodes.get(name)
+    return name in nodes and (node is None or node.topic_id in {None, topic_id})
 
 
 def _decode(name: str, node: ZNode) -> TopicAssignment | None:
