@@ -207,7 +207,7 @@ def _keep_lost(state: PartitionState, online: Sequence[int], stopping: Any, *, i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", [_elect_any, _keep_epoch, _keep_lost])
+@pytest.mark.parametrize("mistake", [_keep_epoch, _keep_lost, pytest.param(_elect_any, marks=pytest.mark.seeds)])
 def test_mistakes_of_elections_are_found(mistake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "next_state", mistake)
     with pytest.raises(AssertionError):
@@ -218,7 +218,9 @@ def test_mistakes_of_elections_are_found(mistake: Callable[..., Any], monkeypatc
 @pytest.mark.parametrize(
     "method, mistake",
     [
-        ("_known_epoch", lambda self, place, latest: -9),  # old states are replayed
+        pytest.param(
+            "_known_epoch", lambda self, place, latest: -9, marks=pytest.mark.seeds
+        ),  # old states are replayed
         ("write_failed", lambda self, records: None),  # a refused write is taken for pending
     ],
 )
