@@ -146,13 +146,13 @@ class Group:
             self.check()
             return self.committed == ends
 
-        try:
-            until(is_done, f"{self.name} to commit {ends}, not {self.committed}")
-        finally:
-            self.close()
+        until(is_done, f"{self.name} to commit {ends}, not {self.committed}")
+        self._is_ending.set()
+        self._thread.join()
         self.check()
 
     def close(self) -> None:
+        """End the members, and with them a commit that is not done."""
         self._is_ending.set()
         for member in self.members:
             member.end()
