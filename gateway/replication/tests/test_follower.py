@@ -123,6 +123,7 @@ def test_threads_append_while_the_disk_is_slow(tmp_path: Path) -> None:
     follower = followed.follower
     threads = followed.slow()
     ended = followed.append(*range(9))
+    assert (ended, followed.content()) == ([], b"")
     while not ended:
         before = followed.content()
         followed.node.time.advance()

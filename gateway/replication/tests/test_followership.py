@@ -178,7 +178,7 @@ def test_a_lead_begins_after_the_work_of_the_follower(tmp_path: Path) -> None:
     partition.node.close()
 
 
-def test_a_follower_again_does_not_lead_after_its_work(tmp_path: Path) -> None:
+def test_a_follower_again_does_not_lead_after_its_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     partition, threads = working(tmp_path)
     follower = partition.follower
     partition.order(leader=0, isr=(0, 1))
@@ -187,6 +187,7 @@ def test_a_follower_again_does_not_lead_after_its_work(tmp_path: Path) -> None:
     partition.node.time.advance()
     assert partition.follower is follower
     assert partition.followed == {"two": 1}
+    assert "cannot go from FOLLOWING to ONLINE" not in caplog.text
     partition.node.close()
 
 
