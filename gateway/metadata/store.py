@@ -32,7 +32,7 @@ from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.topics import NewTopic
-from headgate.gateway.runtime.tasks import Task, WaitList, as_task, run
+from headgate.gateway.runtime.tasks import Ask, Task, WaitList, as_task, run
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -43,6 +43,7 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -243,6 +244,13 @@ class MetadataStore(ABC):
         """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
         block, records = take_producer_ids(self.planned, self._config.node_id)
         return block, self.submit(records)
+
+    def elect(self, _election_type: int, _partitions: Sequence[TopicPartition] | None) -> Ask | None:
+        """A wait for the ElectLeadersResponse about these partitions, or all; None: no partition needs an election.
+
+        Raises KafkaError.
+        """
+        return None
 
     # Changes
 

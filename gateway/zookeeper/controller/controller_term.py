@@ -58,8 +58,9 @@ class ControllerTerm:
             self.elections.begin(self._brokers.registered)
 
     def end(self) -> None:
-        """Another broker is the controller."""
+        """Another broker is the controller, or this one stops."""
         self._sender.end()
+        self.elections.end()
 
     def epoch_changed(self) -> None:
         """This broker was elected again. Brokers obey the newest controller epoch alone."""

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
 from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
-from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import ConfigRecord, MetadataRecord, PartitionRecord
 from headgate.protocol.schema import Message
 from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
+    from headgate.gateway.runtime.scheduler import Timer
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -45,10 +46,12 @@ class LeaderElections:
         self._nodes = parts.nodes
         self._config = parts.config
         self._watches = parts.watches
+        self._scheduler = parts.tasks.scheduler
         self._clock = parts.clock
         self._store = parts.store
         self._given_up: dict[TopicPartition, int] = {}  # -> partition epoch
         self._change: Change | None = None
+        self._timer: Timer | None = None
         self._written_at_once = WRITTEN_AT_ONCE
 
     @property
@@ -69,10 +72,30 @@ class LeaderElections:
         )
         view = ClusterView(image, self._with_own(brokers))
         self.machine = ControllerMachine(view, settings, self._clock.monotonic_ms())
+        self._timer = self._scheduler.call_at(self.machine.rebalance_at_ms, self._check_balance)
         for name in image.topics:
             self._note_departed(name)
         self._log_foreign(self.machine)
         self.view_changed()
+
+    def end(self) -> None:
+        """Decide nothing more: the term has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check_balance(self) -> None:
+        """Find the partitions that their preferred leaders have to lead again."""
+        assert self.machine is not None
+        self._watches.notify()
+        interval_ms = self._config.leader_imbalance_check_interval_seconds * 1000
+        self._timer = self._scheduler.call_after(interval_ms, self._check_balance)
+
+    def elect(self, reply: Reply, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
+        """Elect leaders as ElectLeaders asks for. Raises KafkaError while the topics are read."""
+        if self.machine is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is the controller soon: it reads the topics; retry")
+        self.machine.elect(reply, election_type, partitions)
+        self._watches.notify()
 
     def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Take over the registered brokers."""
@@ -96,7 +119,10 @@ class LeaderElections:
     def replay(self, records: Iterable[MetadataRecord]) -> None:
         """Take over records that the store's image has now."""
         if self.machine is not None:
+            records = list(records)
             self.machine.replay(records, self._store.written_image)
+            settings = [record for record in records if isinstance(record, ConfigRecord) and record.name == _UNCLEAN]
+            self.read(record.resource_name for record in settings)
             self.view_changed()
 
     def read(self, names: Iterable[str]) -> None:
@@ -155,7 +181,7 @@ class LeaderElections:
         for _ in range(0, DECIDED_AT_ONCE, WRITTEN_AT_ONCE):
             decision = machine.decide(self._clock.monotonic_ms(), self._written_at_once)
             for reply, answer in decision.replies:
-                reply(answer)
+                cast("Reply", reply)(answer)
             records = self._writable(machine, decision.records)
             if records:
                 self._change = self._store.submit(records)

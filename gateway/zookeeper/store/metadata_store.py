@@ -27,7 +27,7 @@ from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prep
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import NEVER, Changes, SingleTask, Task, Tasks, sleep
+from headgate.gateway.runtime.tasks import NEVER, Ask, Changes, SingleTask, Task, Tasks, sleep
 from headgate.gateway.zookeeper.controller.election import ControllerElection
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
@@ -47,6 +47,7 @@ from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
+from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -178,6 +179,13 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     # Changes
+
+    def elect(self, election_type: int, partitions: Sequence[TopicPartition] | None) -> Ask:
+        """See `MetadataStore`. Raises KafkaError(NOT_CONTROLLER)."""
+        term = self._watcher.term
+        if term is None:
+            raise self._not_controller()
+        return lambda resume: term.elections.elect(resume, election_type, partitions)
 
     def take_producer_ids(self) -> tuple[range, Change]:
         """See `MetadataStore`. Refused while the last block is unknown: its ids may be in use already."""

@@ -62,7 +62,7 @@ class ScriptedBroker:
         names = [type(request).__name__.removesuffix("Request") for request in taken]
         return [f"{name}{mark}" for name, mark in zip(names, marks, strict=True)]
 
-    def answer(self, request: Message, version: int) -> Message | Exception:
+    def answer(self, request: Any, version: int) -> Message | Exception:
         self.requests.append(request)
         fault = self.faults.pop(0) if self.faults else ErrorCode.NONE
         if fault is None:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
 import pytest
 
+from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld
+from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
+from headgate.gateway.zookeeper.layout.tree import ClusterTree
+from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.elect_leaders import PREFERRED
+from headgate.protocol.topic_partition import TopicPartition
+
+T0 = TopicPartition("t", 0)
 
 
 def test_partitions_of_brokers_that_are_gone_have_no_leader(caplog: pytest.LogCaptureFixture) -> None:
@@ -15,3 +31,92 @@ def test_partitions_of_brokers_that_are_gone_have_no_leader(caplog: pytest.LogCa
     world.settle()
     assert world.image.topic("t").partitions[0].leader == -1
     assert "1 partitions have no copy in sync on this broker, and have no leader (t-0)" in caplog.text
+
+
+@pytest.fixture
+def cluster() -> ClusterWorld:
+    world = ClusterWorld()
+    world.change(lambda: world.metadata.create_topic("t", assignments={0: [1, 0, 2]}))
+    return world
+
+
+def elect(world: ClusterWorld, election_type: int, *partitions: TopicPartition) -> list[int]:
+    replies: list[Any] = []
+    world.metadata.elect(election_type, partitions or None)(replies.append)
+    world.settle()
+    (response,) = replies
+    return [row.error_code for topic in response.replica_election_results for row in topic.partition_result]
+
+
+def lose_and_find(world: ClusterWorld, broker_id: int) -> None:
+    world.lose(broker_id)
+    world.settle()
+    world.register(broker_id)
+    world.settle()
+
+
+def rejoin(world: ClusterWorld, *isr: int) -> None:
+    """The leader takes its followers into the set again."""
+    path = LeaderAndIsr.path("t", 0)
+    world.tool.put(path, LeaderAndIsr.decode("t", 0, world.nodes_there[path].data)._replace(isr=isr).encode())
+    world.tool.do(Create(IsrChange.path(), IsrChange((T0,)).encode(), is_sequential=True))
+    world.settle()
+
+
+def test_a_preferred_leader_leads_again_when_it_is_asked_for(cluster: ClusterWorld) -> None:
+    lose_and_find(cluster, 1)
+    assert cluster.brokers[2].leaders[T0] == (0, 1)
+    assert elect(cluster, PREFERRED, T0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+    rejoin(cluster, 0, 1, 2)
+    assert elect(cluster, PREFERRED, T0, TopicPartition("u", 0)) == [
+        ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]  # fmt: skip
+    assert cluster.brokers[2].leaders[T0] == (1, 2)
+    cluster.check()
+
+
+def test_a_preferred_leader_leads_again_after_a_while(cluster: ClusterWorld) -> None:
+    lose_and_find(cluster, 1)
+    rejoin(cluster, 0, 1, 2)
+    cluster.settle(300_000)
+    assert cluster.brokers[2].leaders[T0] == (1, 2)
+    cluster.check()
+
+
+def test_an_unclean_election_begins_when_the_topic_allows_it(cluster: ClusterWorld) -> None:
+    rejoin(cluster, 1)
+    cluster.lose(1)
+    cluster.settle()
+    assert cluster.image.topics["t"].partitions[0].leader == -1
+    cluster.change(lambda: cluster.metadata.change_topic_configs("t", {"unclean.leader.election.enable": "true"}))
+    assert cluster.brokers[2].leaders[T0] == (0, 2)
+    cluster.check()
+
+
+def test_a_partition_that_cannot_be_written_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = StoreWorld()
+    for name in ("a", "b"):
+        world.change(partial(world.metadata.create_topic, name, 1))
+    world.kill()
+    write_state = plans.write_state
+
+    def refuse(cluster: ClusterTree, name: str, index: int, state: PartitionState) -> Iterator[Operation]:
+        if name == "a":
+            raise RuntimeError("the test")
+        return write_state(cluster, name, index, state)
+
+    monkeypatch.setattr(plans, "write_state", refuse)
+    world.start()
+    for _ in range(4):
+        world.settle(2_000)
+    assert [world.image.topic(name).partitions[0].leader for name in ("a", "b")] == [-1, 0]
+    (line,) = [line for line in caplog.messages if line.startswith("partition ")]
+    assert line.startswith("partition a-0 has no leader: its leader epoch cannot be written: the change failed")
+    monkeypatch.undo()
+    path = LeaderAndIsr.path("a", 0)
+    world.tool.put(path, world.nodes_there[path].data)
+    world.tool.write_topic("a", [0], [0])
+    world.settle(2_000)
+    assert world.image.topic("a").partitions[0].leader == 0
