@@ -1,7 +1,7 @@
-"""Decisions about orders of tools to the controller, where the cluster has one broker: from an image. Pure.
+"""Decisions about reassignments that tools order of the controller, where the cluster has one broker. Pure.
 
-`kafka-reassign-partitions` and `kafka-preferred-replica-election` before 3.0 write these orders if they run
-with `--zookeeper`, and wait until the controller has deleted them.
+`kafka-reassign-partitions` before 3.0 writes these orders if it runs with `--zookeeper`, and waits until the controller
+has deleted them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headgate.gateway.metadata.image import Image, PartitionState, raised_by
 from headgate.gateway.metadata.records import partition_records
-from headgate.gateway.zookeeper.layout.admin import PartitionReassignments, PreferredReplicaElection
+from headgate.gateway.zookeeper.layout.admin import PartitionReassignments
 from headgate.protocol.internal.metadata import MetadataRecord
 
 
@@ -40,19 +40,6 @@ def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Order
             moved = raised_by(state, 1)._replace(replicas=replicas, isr=replicas)
             records += partition_records(image.topics[name].topic_id, index, (moved,))
     return OrderDecision(records, refusals)
-
-
-def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> OrderDecision:
-    """Change nothing, as the broker already leads every partition that it can lead. Refuse other preferred leaders."""
-    refusals = []
-    for name, index in order.partitions:
-        state = _state(image, name, index)
-        if state is None:
-            refusals.append(f"{name}-{index} does not exist")
-        elif state.replicas[:1] != (node_id,):
-            preferred = f"broker {state.replicas[0]}, which is not alive" if state.replicas else "no broker"
-            refusals.append(f"{name}-{index} prefers {preferred}")
-    return OrderDecision([], refusals)
 
 
 def _state(image: Image, name: str, index: int) -> PartitionState | None:

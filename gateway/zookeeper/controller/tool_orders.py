@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.controller import orders
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
@@ -21,20 +20,21 @@ from headgate.gateway.zookeeper.layout.admin import (
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.gateway.zookeeper.requests import children, exists, get, remove
+from headgate.gateway.zookeeper.session import NodeData
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.elect_leaders import PREFERRED, ElectLeadersResponse
+from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
 
 logger = logging.getLogger("headgate.zookeeper")
 
-Order = TypeVar("Order")
-
 ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 
 
 class ToolOrders:
-    """Carries out the orders, by changes of the store."""
+    """Carries out the orders, by changes of the store and by elections."""
 
     def __init__(self, parts: StoreParts, elections: LeaderElections) -> None:
         self._session = parts.session
@@ -45,6 +45,8 @@ class ToolOrders:
         self._elections = elections
         self._ordered: dict[Change, str] = {}  # changes that carry out an order -> path of the order
         self._postponed = set[str]()  # paths of orders that wait until all partitions are led
+        self._is_electing = False
+        self._elected: object = None  # the outcome of the elections of an order whose node is not deleted yet
 
     def carry_out(self, path: str) -> Task[None]:
         """Read one of ORDERS, and carry out what is there."""
@@ -74,30 +76,55 @@ class ToolOrders:
         self._elections.read(gone)
 
     def _reassign(self) -> Task[None]:
-        yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
-
-    def _elect_preferred(self) -> Task[None]:
-        path = PREFERRED_REPLICA_ELECTION_PATH
-        yield from self._do_order(path, PreferredReplicaElection.decode, orders.elect_preferred)
-
-    def _do_order(
-        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], OrderDecision]
-    ) -> Task[None]:
-        """Carry out an order, and delete its node once nothing is left to do."""
-        if (yield from exists(self._session, path, self._watches.note)) is None:
-            return
-        found = yield from get(self._session, path)
-        if found is None or not self._elections.is_settled or path in self._ordered.values():
-            self._postponed.update([path] if found is not None else ())
+        """Carry out the order, and delete its node once nothing is left to do."""
+        path = REASSIGN_PARTITIONS_PATH
+        found = yield from self._ready(path)
+        if found is None:
             return
         try:
-            decision = decide(self._store.planned, self._config.node_id, decode(found.data))
+            wanted = PartitionReassignments.decode(found.data)
+            decision = orders.reassign(self._store.planned, self._config.node_id, wanted)
         except InvalidNode as error:
             decision = OrderDecision([], [str(error)])
         if decision.records:
             self._ordered[self._store.submit(decision.records)] = path
+        else:
+            yield from self._end(path, found, decision.refusals)
+
+    def _elect_preferred(self) -> Task[None]:
+        """Begin the elections of an order, or delete its node after their end."""
+        path = PREFERRED_REPLICA_ELECTION_PATH
+        found = yield from self._ready(path)
+        if found is None or self._is_electing:
             return
-        for refusal in decision.refusals:
+        outcome, self._elected = self._elected, None
+        if outcome is None:
+            try:
+                partitions = [TopicPartition(*key) for key in PreferredReplicaElection.decode(found.data).partitions]
+            except InvalidNode as error:
+                outcome = error
+            else:
+                self._is_electing = True
+                self._elections.elect(self._elections_ended, PREFERRED, partitions)
+                return
+        yield from self._end(path, found, _refused_elections(outcome))
+
+    def _elections_ended(self, outcome: object) -> None:
+        self._is_electing, self._elected = False, outcome
+        self._watches.note(PREFERRED_REPLICA_ELECTION_PATH)
+
+    def _ready(self, path: str) -> Task[NodeData | None]:
+        """The node of an order that may be carried out now; None without it, or if the order has to wait."""
+        if (yield from exists(self._session, path, self._watches.note)) is None:
+            return None
+        found = yield from get(self._session, path)
+        if found is None or not self._elections.is_settled or path in self._ordered.values():
+            self._postponed.update([path] if found is not None else ())
+            return None
+        return found
+
+    def _end(self, path: str, found: NodeData, refusals: Iterable[object]) -> Task[None]:
+        for refusal in refusals:
             logger.error("an order in ZooKeeper's %s is refused: %s", path, refusal)
         yield from remove(self._session, path, found.stat.version)
 
@@ -119,3 +146,14 @@ class ToolOrders:
         REASSIGN_PARTITIONS_PATH: _reassign,
         PREFERRED_REPLICA_ELECTION_PATH: _elect_preferred,
     }
+
+
+def _refused_elections(outcome: object) -> Iterator[object]:
+    """The refusals in the outcome of an order's elections. A preferred replica that leads already is no refusal."""
+    if not isinstance(outcome, ElectLeadersResponse):
+        yield outcome
+        return
+    for topic in outcome.replica_election_results:
+        for row in topic.partition_result:
+            if row.error_code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}:
+                yield f"{topic.topic}-{row.partition_id}: {row.error_message}"

@@ -9,6 +9,8 @@ from typing import Any
 
 from headgate.gateway.runtime.broker_links import LinkLost
 from headgate.gateway.runtime.tasks import Ask
+from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 from headgate.gateway.zookeeper.session import Create, Delete
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.errors import ErrorCode
@@ -126,3 +128,10 @@ class ClusterWorld(StoreWorld):
 
     def lose(self, broker_id: int) -> None:
         self.tool.do(Delete(f"/brokers/ids/{broker_id}"))
+
+    def rejoin(self, key: TopicPartition, *isr: int) -> None:
+        """The leader takes these replicas into the set, and tells the controller."""
+        path = LeaderAndIsr.path(*key)
+        self.tool.put(path, LeaderAndIsr.decode(*key, self.nodes_there[path].data)._replace(isr=isr).encode())
+        self.tool.do(Create(IsrChange.path(), IsrChange((key,)).encode(), is_sequential=True))
+        self.settle()

@@ -10,17 +10,16 @@ import pytest
 
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld
-from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
-from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.session import Create, Operation
+from headgate.gateway.zookeeper.session import Operation
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.elect_leaders import PREFERRED
 from headgate.protocol.topic_partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
+STATE = "/brokers/topics/a/partitions/0/state"
 
 
 def test_partitions_of_brokers_that_are_gone_have_no_leader(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,19 +54,11 @@ def lose_and_find(world: ClusterWorld, broker_id: int) -> None:
     world.settle()
 
 
-def rejoin(world: ClusterWorld, *isr: int) -> None:
-    """The leader takes its followers into the set again."""
-    path = LeaderAndIsr.path("t", 0)
-    world.tool.put(path, LeaderAndIsr.decode("t", 0, world.nodes_there[path].data)._replace(isr=isr).encode())
-    world.tool.do(Create(IsrChange.path(), IsrChange((T0,)).encode(), is_sequential=True))
-    world.settle()
-
-
 def test_a_preferred_leader_leads_again_when_it_is_asked_for(cluster: ClusterWorld) -> None:
     lose_and_find(cluster, 1)
     assert cluster.brokers[2].leaders[T0] == (0, 1)
     assert elect(cluster, PREFERRED, T0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
-    rejoin(cluster, 0, 1, 2)
+    cluster.rejoin(T0, 0, 1, 2)
     assert elect(cluster, PREFERRED, T0, TopicPartition("u", 0)) == [
         ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]  # fmt: skip
@@ -77,14 +68,14 @@ def test_a_preferred_leader_leads_again_when_it_is_asked_for(cluster: ClusterWor
 
 def test_a_preferred_leader_leads_again_after_a_while(cluster: ClusterWorld) -> None:
     lose_and_find(cluster, 1)
-    rejoin(cluster, 0, 1, 2)
+    cluster.rejoin(T0, 0, 1, 2)
     cluster.settle(300_000)
     assert cluster.brokers[2].leaders[T0] == (1, 2)
     cluster.check()
 
 
 def test_an_unclean_election_begins_when_the_topic_allows_it(cluster: ClusterWorld) -> None:
-    rejoin(cluster, 1)
+    cluster.rejoin(T0, 1)
     cluster.lose(1)
     cluster.settle()
     assert cluster.image.topics["t"].partitions[0].leader == -1
@@ -115,8 +106,7 @@ def test_a_partition_that_cannot_be_written_is_given_up(
     (line,) = [line for line in caplog.messages if line.startswith("partition ")]
     assert line.startswith("partition a-0 has no leader: its leader epoch cannot be written: the change failed")
     monkeypatch.undo()
-    path = LeaderAndIsr.path("a", 0)
-    world.tool.put(path, world.nodes_there[path].data)
+    world.tool.put(STATE, world.nodes_there[STATE].data)
     world.tool.write_topic("a", [0], [0])
     world.settle(2_000)
     assert world.image.topic("a").partitions[0].leader == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.zookeeper.controller import orders
-from headgate.gateway.zookeeper.layout.admin import PartitionReassignments, PreferredReplicaElection
+from headgate.gateway.zookeeper.layout.admin import PartitionReassignments
 
 T = Topic("t", b"t" * 16, (PartitionState(0, 3, (0, 5), (0,), 4), PartitionState(-1, 3, (5,), (5,), 4)), {})
 IMAGE = Image.empty()._replace(topics={"t": T}, topic_names={T.topic_id: "t"})
@@ -26,11 +26,3 @@ def test_what_a_broker_alone_cannot_do_is_refused() -> None:
     assert orders.reassign(IMAGE, 0, PartitionReassignments({("t", 0): (5, 0)})).refusals == [
         "t-0 cannot have the replicas [5, 0]: broker 0 is alone"
     ]
-
-
-def test_preferred_leaders_lead_already() -> None:
-    order = PreferredReplicaElection((("t", 0), ("t", 1), ("u", 0)))
-    assert orders.elect_preferred(IMAGE, 0, order) == (
-        [],
-        ["t-1 prefers broker 5, which is not alive", "u-0 does not exist"],
-    )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld
+from headgate.gateway.zookeeper.layout.admin import PreferredReplicaElection
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
+from headgate.protocol.topic_partition import TopicPartition
 
 
 @pytest.fixture
@@ -64,4 +67,24 @@ def test_an_election_that_changes_nothing_ends(world: StoreWorld, data: bytes | 
     world.tool.put("/admin/preferred_replica_election", data)
     world.settle()
     assert "/admin/preferred_replica_election" not in world.nodes_there
+    world.check()
+
+
+def test_an_order_gives_partitions_back_to_their_preferred_leaders(caplog: pytest.LogCaptureFixture) -> None:
+    world = ClusterWorld()
+    world.change(lambda: world.metadata.create_topic("t", assignments={0: [1, 0], 1: [2, 0]}))
+    for broker_id in (1, 2):
+        world.lose(broker_id)
+    world.settle()
+    world.register(1)
+    world.rejoin(TopicPartition("t", 0), 0, 1)
+    world.tool.put(
+        "/admin/preferred_replica_election",
+        PreferredReplicaElection((("t", 0), ("t", 1), ("u", 0))).encode(),
+    )
+    world.settle(1_000)
+    assert [state.leader for state in world.image.topics["t"].partitions] == [1, 0]
+    assert "/admin/preferred_replica_election" not in world.nodes_there
+    refusals = sorted(line.partition(" is refused: ")[2] for line in caplog.messages if " is refused: " in line)
+    assert [line.split(":")[0] for line in refusals] == ["t-1", "u-0"]
     world.check()
