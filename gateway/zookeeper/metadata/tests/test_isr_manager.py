@@ -9,14 +9,18 @@ from typing import Any, cast
 import pytest
 
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
+from headgate.gateway.tests.builders import parked, records
 from headgate.gateway.zookeeper.layout.isr_changes import ISR_CHANGES_PATH, IsrChange
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr, partition_path
 from headgate.gateway.zookeeper.metadata.isr_manager import REPORT_EVERY_MS, RETRY_MS, ZooKeeperIsrManager
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, SessionEvent, SetData
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel, parent
+from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOOL = 777
 ALL = (0, 1, 2)
@@ -286,3 +290,40 @@ def test_a_broker_stores_sets_once_its_session_is_back(tmp_path: Path) -> None:
     broker.settle()
     assert answers == [epoch + 1]
     broker.stop()
+
+
+@pytest.mark.slow
+def test_a_follower_that_is_cut_off_leaves_the_set_and_comes_back(tmp_path: Path) -> None:
+    two = TwoBrokers(tmp_path, replica_lag_time_max_ms="3000", min_insync_replicas="1")
+    two.change(lambda: two.stores[0].create_topic("t", 1, replication_factor=2))
+    leader = two.brokers[two.stores[0].image.topics["t"].partitions[0].leader]
+
+    def isr() -> list[set[int]]:
+        """The set in ZooKeeper, and in the images of both brokers."""
+        node = two.keeper.tree.nodes[LeaderAndIsr.path("t", 0)]
+        stored = LeaderAndIsr.decode("t", 0, node.data).isr
+        return [set(found) for found in (stored, *(store.image.topics["t"].partitions[0].isr for store in two.stores))]
+
+    def produce() -> int:
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records(b"v"))])
+        outcome = leader.handle(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9)
+        replies = parked(leader, outcome) if is_task(outcome) else [outcome]
+        leader.services.batcher.write_all()
+        for _ in range(10):
+            two.settle()
+        (reply,) = replies
+        code: int = reply.responses[0].partition_responses[0].error_code
+        return code
+
+    two.settle()
+    assert produce() == ErrorCode.NONE
+    assert isr() == [{0, 1}] * 3
+    listening = dict(leader.listening)
+    two.cut()
+    assert produce() == ErrorCode.NONE
+    assert isr()[0] == {leader.config.node_id}
+    leader.listening.update(listening)
+    for _ in range(10):
+        two.settle()
+    assert isr() == [{0, 1}] * 3
+    two.stop()
