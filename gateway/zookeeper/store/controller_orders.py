@@ -5,7 +5,8 @@ and all orders while this broker is the controller. The others are obeyed one af
 image that the one before has left (`gateway/controller/received_orders.py`), and ends when its effect is there.
 
 The first orders of a controller, and the first ones after a registration, are full: a topic that the full
-UpdateMetadata does not name is gone. A full order that comes after changes is a late copy, and removes nothing.
+UpdateMetadata does not name is gone, and so is the log of a partition that has no replica here any more. ZooKeeper is
+asked before: the order may be a late copy, and the controller may be unable to read the node of a topic.
 """
 
 from __future__ import annotations
@@ -107,7 +108,6 @@ class ControllerOrders:
         self._own_epoch = own_epoch
         self._epoch = UNKNOWN_EPOCH  # the highest controller epoch of an obeyed order
         self._deleted = set[bytes]()  # ids of the topics that the controller with that epoch has deleted
-        self._changed = (UNKNOWN_EPOCH, UNKNOWN_EPOCH)  # controller and broker epoch of the last order of changes
         self._lock = Lock(tasks.scheduler)
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Task[Errors]:
@@ -166,19 +166,11 @@ class ControllerOrders:
             message = f"broker {self._config.node_id} is the controller until ZooKeeper says that another one is"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
 
-    def _is_full(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> bool:
-        """Whether what the order does not name is gone. Not in a late copy of an order, after orders of changes."""
-        epochs = request.controller_epoch, request.broker_epoch
-        if request.type != FULL:
-            self._changed = epochs
-        return self._changed != epochs
-
     # Orders
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> Task[Errors]:
         topics = yield from ordered_topics(request)
         listener, node_id = self._config.inter_broker_listener, self._config.node_id
-        self._is_full(request)
         self._publish(with_leaders(self._store.image.brokers, request, listener))
         errors = yield from self._apply(topics)
         offline = self._replicas.offline
@@ -193,12 +185,11 @@ class ControllerOrders:
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> Task[None]:
         topics = yield from ordered_topics(request)
-        is_full = self._is_full(request)
         self._publish(live_brokers(request))
-        if is_full:
+        if request.type == FULL:
             yield from self._remove_missing(topics)
         yield from self._apply(topics)
-        if is_full:
+        if request.type == FULL:
             yield from self._remove_strays()
 
     def _publish(self, brokers: Mapping[int, Node]) -> None:
@@ -223,10 +214,7 @@ class ControllerOrders:
         return errors
 
     def _remove_missing(self, topics: Iterable[OrderedTopic]) -> Task[None]:
-        """Remove the topics that a full order does not have. A topic stays if ZooKeeper has its node, or may have it.
-
-        The controller could not read that node.
-        """
+        """Remove the topics that a full order does not have. A topic stays if ZooKeeper may have its node."""
         missing = missing_topics(self._store.written_image, topics)
         nodes = yield from self._read_nodes(list(missing))
         if nodes is not None:
@@ -241,8 +229,7 @@ class ControllerOrders:
     def _remove_strays(self) -> Task[None]:
         """Delete the logs of other partitions than those of this broker: they went while the broker was away.
 
-        A log stays if ZooKeeper has its replica, or may have it: the controller has not elected a leader yet, or could
-        not read the node of the topic.
+        A log stays if ZooKeeper has its replica, or may have it: a partition without an elected leader is in no order.
         """
         image = self._store.written_image
         logs = map(TopicPartition._make, self._replicas.logs)
