@@ -72,11 +72,12 @@ class ScriptedBroker:
         if isinstance(request, UpdateMetadataRequest):
             return UpdateMetadataResponse(error_code=fault)
         response: Any = request.error_response(version, fault)
-        for topic in response.topics if isinstance(request, LeaderAndIsrRequest) else ():
-            name = next(each.topic_name for each in request.topic_states if each.topic_id == topic.topic_id)
-            for row in topic.partition_errors:
-                if TopicPartition(name, row.partition_index) in self.failed:
-                    row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(request, LeaderAndIsrRequest):
+            names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+            for topic in response.topics:
+                for row in topic.partition_errors:
+                    if TopicPartition(names[topic.topic_id], row.partition_index) in self.failed:
+                        row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         refused: Message = response
         return refused
 
