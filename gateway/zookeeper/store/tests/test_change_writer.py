@@ -11,6 +11,7 @@ from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.store.metadata_store import ON_DEMAND_AGAIN_MS
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -105,6 +106,14 @@ def test_clients_wait_for_a_topic_that_the_controller_has_to_send(two: TwoBroker
         two.settle()
         two.settle()
     assert codes == [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
+
+
+def test_a_client_that_wants_the_controller_is_sent_away(two: TwoBrokers) -> None:
+    request = CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)], timeout_ms=60_000)
+    codes = [broker.answer(request, 5).topics[0].error_code for broker in two.brokers]
+    assert codes == [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER]
+    two.pass_topics_on()
+    assert two.brokers[1].answer(request, 5).topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.parametrize("factor", [2, 3])
