@@ -50,14 +50,12 @@ COMMITTED, FAILED = AppendState.COMMITTED, AppendState.FAILED
 class Append:
     """One append to one partition. `info` has the place of the batches, `error` the reason of a failure."""
 
-    __slots__ = ("end_offset", "error", "info", "leader_epoch", "listener", "replica", "required_acks", "state")
+    __slots__ = ("end_offset", "error", "info", "listener", "replica", "required_acks", "state")
 
     def __init__(self, replica: Replica, required_acks: int, listener: Callable[[Append], None] | None = None) -> None:
         """`listener(append)` is called at the end of the conversion, and at the end of the append."""
         self.replica = replica
         self.required_acks = required_acks
-        self.leader_epoch = replica.leader_epoch
-        """The epoch in which the append began."""
         self.state = PENDING
         self.info: AppendInfo | None = None
         self.end_offset = -1
@@ -106,10 +104,11 @@ class Append:
             self.replica.await_commit(self)
 
     def acknowledge(self) -> None:
-        """Acknowledge: every in-sync replica has the batches. Fail if another leader epoch began meanwhile.
+        """Acknowledge: every in-sync replica has the batches. Fail if this broker leads no more.
 
-        The epoch is checked here and not at the beginning: a leader's log may have lost records of an older epoch to a
-        truncation since. Fail too if too few replicas are in sync by now (min.insync.replicas).
+        A later leader epoch of the same lead changes nothing, as in Kafka: the set has lost a follower. A truncation of
+        the leader's log fails its appends (`fail_lost`). Fail too if too few replicas are in sync by now
+        (min.insync.replicas).
         """
         if self.state is not WRITTEN:
             return
@@ -123,9 +122,6 @@ class Append:
     def _check_acknowledgement(self) -> None:
         replica = self.replica
         replica.check_leads()
-        if self.leader_epoch != replica.leader_epoch:
-            message = f"leader epoch {self.leader_epoch} ended before every in-sync replica had the records"
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
         replica.check_in_sync(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def fail(self, error: KafkaError | OSError) -> None:

@@ -11,7 +11,7 @@ leaves the old set; the next one is tried after a pause, as a newer state is on 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from headgate.gateway.config import BrokerConfig
@@ -60,7 +60,9 @@ class InSyncReplicas:
         self._watched: dict[Replica, None] = {}
         self._look = SingleTask()
         self.changes: IsrChanges = FixedSets()
-        self.live: Collection[int] = ()
+        self._live: AbstractSet[int] = frozenset()
+        self._wished: dict[Replica, None] = {}
+        """Replicas that a follower could have joined: it was not alive, or another change was under way."""
         self.shrinks = self.expands = self.refusals = 0
 
     def watch(self, replica: Replica) -> None:
@@ -72,8 +74,27 @@ class InSyncReplicas:
         """Note the fetch of a follower. Raises KafkaError as `Replica.note_fetch` does."""
         replica.note_fetch(follower, offset, log_start)
         progress, node_id = replica.progress, follower.node_id
-        if progress is not None and progress.may_join(node_id, replica.high_watermark) and node_id in self.live:
-            self._change(replica, progress, (*replica.isr, node_id))
+        if progress is None or not progress.may_join(node_id, replica.high_watermark):
+            return
+        if node_id not in self._live or not self._change(replica, progress, (*replica.isr, node_id)):
+            self._wished[replica] = None
+
+    def set_live(self, live: AbstractSet[int]) -> None:
+        """Take over the ids of the live brokers. A follower that is back may join what it could not join before."""
+        has_more = not self._live >= live
+        self._live = frozenset(live)
+        if has_more:
+            wished, self._wished = self._wished, {}
+            for replica in wished:
+                self._look_again(replica)
+
+    def _look_again(self, replica: Replica) -> None:
+        """Have the sessions of followers read the partition again: their offsets are the proof, not what is noted here.
+
+        Without new records a session has nothing of the partition in its next fetch.
+        """
+        if replica.progress is not None and not replica.has_resigned:
+            self._tasks.touch(replica.progress.waiters)
 
     def _look_for_lag(self) -> Task[None]:
         """Find the followers that lag, until no partition has followers."""
@@ -92,11 +113,24 @@ class InSyncReplicas:
                     isr = [node_id for node_id in replica.isr if node_id not in lagging]
                     self._change(replica, progress, tuple(isr))
 
-    def _change(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> None:
+    def _change(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> bool:
         """Begin a change of the stored in-sync set, unless one is under way, or was refused a moment ago."""
-        if progress.fixed_until_ms <= self._tasks.monotonic_ms():
+        is_free = progress.fixed_until_ms <= self._tasks.monotonic_ms()
+        if is_free:
             progress.fixed_until_ms = NEVER
-            self._tasks.start(self._alter(replica, progress, isr))
+            self._tasks.start(self._alter_once(replica, progress, isr))
+        return is_free
+
+    def _alter_once(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
+        """Change the stored in-sync set; then the wishes of other followers have their turn."""
+        refusals = self.refusals
+        yield from self._alter(replica, progress, isr)
+        if self.refusals > refusals:
+            self._wished[replica] = None
+            yield sleep(self._tasks.scheduler, RETRY_MS)
+        if replica in self._wished:
+            del self._wished[replica]
+            self._look_again(replica)
 
     def _alter(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
         """Change the stored in-sync set. After an order of a newer leader epoch the answer is of no use."""

@@ -248,7 +248,7 @@ class ReplicaManager:
             self._is_following = False
 
     def _follow_brokers(self, image: Image) -> None:
-        self.leadership.in_sync_replicas.live = image.brokers
+        self.leadership.in_sync_replicas.set_live(image.brokers.keys())
         self.followership.follow_brokers(image.brokers)
 
     def _follow(self, old: Image, new: Image, names: Collection[str]) -> None:

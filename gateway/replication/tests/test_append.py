@@ -36,7 +36,7 @@ def info(last_offset: int) -> AppendInfo:
 @pytest.mark.parametrize("acks, state", [(0, COMMITTED), (1, COMMITTED), (ACKS_ALL, WRITTEN)])
 def test_only_acks_all_waits_for_the_high_watermark(replica: Replica, acks: int, state: Any) -> None:
     append = Append(replica, acks)
-    assert (append.state, append.leader_epoch) == (PENDING, replica.leader_epoch)
+    assert append.state is PENDING
     append.end_write(info(0))
     assert append.state is state
     assert replica.uncommitted == (state is WRITTEN)
@@ -68,10 +68,18 @@ def test_an_append_that_was_given_up_stays_so(replica: Replica) -> None:
     assert (append.state, late.state, replica.converting) == (FAILED, FAILED, 0)
 
 
-def test_an_append_of_an_older_leader_epoch_is_not_acknowledged(replica: Replica) -> None:
+def test_an_append_is_acknowledged_in_a_later_epoch_of_the_lead(replica: Replica) -> None:
     replica.append(records(b"v"), 1, NOW_MS)
     append = await_offset(replica, 1, None)
     replica.leader_epoch += 1
+    reach(replica, 1)
+    assert append.state is COMMITTED
+
+
+def test_an_append_of_a_lead_that_ended_is_not_acknowledged(replica: Replica) -> None:
+    replica.append(records(b"v"), 1, NOW_MS)
+    append = await_offset(replica, 1, None)
+    replica.resign(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     reach(replica, 1)
     assert append.state is FAILED
     assert isinstance(append.error, KafkaError)

@@ -186,6 +186,45 @@ def test_the_session_of_a_follower_wakes_at_writes(led: LedPartition) -> None:
     assert topic.partitions[0].high_watermark == 1
 
 
+def test_a_follower_that_is_back_joins_without_a_new_record(led: LedPartition) -> None:
+    led.order(isr=(0, 1), epoch=1, live=(0, 1))
+    session_id = led.fetch(2, 0, session=(0, 0)).session_id
+    assert led.changes.asked == [], "the follower is not registered"
+    led.order(isr=(0, 1), live=ALL)
+    assert led.changes.asked == [], "the next fetch shows that the follower still has the records"
+    led.fetch(2, 0, session=(session_id, 1), is_named=False)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1, 2)]
+
+
+def test_a_follower_joins_after_the_change_for_another(led: LedPartition) -> None:
+    led.order(isr=(0,), epoch=1)
+    sessions = [led.fetch(node_id, 0, session=(0, 0)).session_id for node_id in (1, 2)]
+    led.changes.answer(led.replica.partition_epoch + 1)
+    led.node.time.advance()
+    led.fetch(2, 0, session=(sessions[1], 1), is_named=False)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1), (0, 1, 2)]
+
+
+def test_a_refused_follower_asks_again_without_a_new_record(led: LedPartition) -> None:
+    led.order(isr=(0, 1), epoch=1)
+    session_id = led.fetch(2, 0, session=(0, 0)).session_id
+    led.changes.answer(KafkaError(ErrorCode.INVALID_UPDATE_VERSION))
+    led.node.time.advance()
+    led.fetch(2, 0, session=(session_id, 1), is_named=False)
+    led.node.time.advance(RETRY_MS)
+    led.fetch(2, 0, session=(session_id, 2), is_named=False)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1, 2)] * 2
+
+
+def test_a_later_epoch_of_the_same_lead_fails_no_append(led: LedPartition) -> None:
+    answers = led.produce()
+    led.order(epoch=1, isr=(0, 1))
+    assert answers == []
+    led.row(1, 1)
+    led.node.time.advance()
+    assert [code_of(answer) for answer in answers] == [ErrorCode.NONE]
+
+
 def test_a_follower_that_is_no_replica_is_refused(led: LedPartition) -> None:
     assert led.row(3, 0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
