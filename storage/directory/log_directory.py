@@ -413,8 +413,9 @@ class LogDirectory:
 
     def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
         """Keep the high watermark of a partition whose replica ends, for the next replica and for checkpoints."""
-        if key in self.logs:
-            self._high_watermarks[key] = offset
+        log = self.logs.get(key)
+        if log is not None:
+            self._high_watermarks[log.key] = offset
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The last known high watermarks of partitions without a replica."""
@@ -429,8 +430,9 @@ class LogDirectory:
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """Begin to write the present checkpoints. Any thread runs the returned function, which raises OSError."""
-        kept = self._high_watermarks  # a log without a replica keeps its own
-        self._high_watermarks = {**offsets_of(self.logs, kept), **self._of_closed(kept), **high_watermarks}
+        before = self._high_watermarks
+        kept = {key: before[key] for key in self.logs if key in before and key not in high_watermarks}
+        self._high_watermarks = {**self._of_closed(before), **kept, **high_watermarks}
         started = {key: log.start_offset for key, log in self.logs.items() if log.has_own_start}
         for key, offset in started.items():  # recovery takes a start offset above the high watermark for damage
             self._high_watermarks[key] = max(offset, self._high_watermarks.get(key, 0))
