@@ -189,6 +189,9 @@ class ImageStore(Protocol):
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
         """Publish the live brokers."""
 
+    def note_topics_known(self) -> None:
+        """Note that the image has all topics of the cluster."""
+
     def delete_topic(self, name: str) -> Change:
         """Delete a topic. Raises KafkaError."""
 

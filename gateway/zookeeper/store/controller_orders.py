@@ -189,6 +189,7 @@ class ControllerOrders:
         if request.type == FULL:
             yield from self._remove_missing(topics)
         yield from self._apply(topics)
+        self._store.note_topics_known()
         if request.type == FULL:
             yield from self._remove_strays()
 

@@ -139,7 +139,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     @property
     def knows_topics(self) -> bool:
-        """The controller reads the topics; any other broker gets them with the first list of live brokers."""
+        """The controller reads the topics at the begin of its term; it sends them to any other broker that starts."""
         return self._knows_topics
 
     @property
@@ -151,6 +151,10 @@ class ZooKeeperMetadataStore(MetadataStore):
     def controller_epoch(self) -> int:
         """The highest controller epoch that this broker has read in ZooKeeper, or written."""
         return self._nodes.controller_epoch
+
+    def note_topics_known(self) -> None:
+        """All topics of the cluster were read or ordered: from now on the image tells clients about them."""
+        self._knows_topics = True
 
     def check_controller(self) -> None:
         """Read `/controller` again: another broker says that it is the controller. `waiters` see the end of a term."""
@@ -264,7 +268,6 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
         """Publish the live brokers."""
-        self._knows_topics = True
         self._publish_members(brokers, self.image.controller_id)
 
     def _expire(self) -> None:

@@ -126,6 +126,7 @@ class MetadataWatcher:
         if term is not None:
             if TOPICS_PATH in paths and has_brokers:
                 term.everything_was_read()
+                self._store.note_topics_known()
             for path in [path for path in paths if path in TERM_PATHS]:
                 yield from attempt(path, term.carry_out(path))
 

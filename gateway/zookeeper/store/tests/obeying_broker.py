@@ -64,6 +64,9 @@ class ObeyingBroker:
         self.is_controller = False
         self.tasks.touch(self.waiters)
 
+    def note_topics_known(self) -> None:
+        self.knows_topics = True
+
     def apply_order(self, records: Sequence[MetadataRecord]) -> Task[None]:
         for record in records:
             if isinstance(record, RemoveTopicRecord):
