@@ -124,6 +124,14 @@ def test_unknown_fields_of_the_state_are_kept(leader: Leader) -> None:
     assert json.loads(leader.keeper.tree.nodes[path].data or b"") == {**fields, "isr": [0]}
 
 
+def test_a_leader_that_changes_its_set_has_recovered(leader: Leader) -> None:
+    unclean = LeaderAndIsr(0, 3, (0,), 7, leader_recovery_state=1)
+    leader.write_node(LeaderAndIsr.path("t", 0), unclean.encode())
+    leader.alter(0, (0, 1), epoch=1)
+    leader.settle()
+    assert leader.state(0)[0] == LeaderAndIsr(0, 3, (0, 1), 7)
+
+
 def test_an_old_partition_epoch_is_refused(leader: Leader) -> None:
     leader.store(0, isr=(0, 2))
     leader.alter(0, (0, 1), epoch=0)
@@ -208,10 +216,12 @@ def test_no_set_changes_without_a_connection(leader: Leader) -> None:
     assert leader.answers == {}
     leader.keeper.start()
     leader.settle()
+    leader.alter(1)
+    leader.settle()
     assert leader.answers == {}, "it may be the ZooKeeper of another cluster"
     leader.manager.resume()
     leader.settle()
-    assert leader.answers == {0: 1}
+    assert leader.answers == {0: 1, 1: 1}
 
 
 def test_an_expired_session_leaves_changes_to_the_next(leader: Leader) -> None:
