@@ -316,8 +316,8 @@ def test_a_follower_that_is_cut_off_leaves_the_set_and_comes_back(tmp_path: Path
 
     def produce() -> int:
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records(b"v"))])
-        outcome = leader.handle(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9)
-        replies = parked(leader, outcome) if is_task(outcome) else [outcome]
+        outcome: Any = leader.handle(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9)
+        replies: list[Any] = parked(leader, outcome) if is_task(outcome) else [outcome]
         leader.services.batcher.write_all()
         for _ in range(10):
             two.settle()
