@@ -25,7 +25,7 @@ from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
 from headgate.protocol.schema import Message
 from headgate.protocol.topic_partition import TopicPartition
 
-LISTENERS = {
+LISTENERS: dict[str, Any] = {
     "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
     "listener_security_protocol_map": "IN:PLAINTEXT,OUT:PLAINTEXT",
     "inter_broker_listener_name": "IN",

@@ -164,7 +164,7 @@ class History:
 
     def _obey(self, order: Order) -> Message:
         before = self.broker.image
-        response = self.broker.ask(order.request, order.version)
+        response: Message = self.broker.ask(order.request, order.version)
         for topic in self.broker.image.topics.values():
             known = before.topics.get(topic.name)
             if known is not None and known.topic_id == topic.topic_id:
