@@ -5,7 +5,7 @@ and all orders while this broker is the controller. The others are obeyed one af
 image that the one before has left (`gateway/controller/received_orders.py`), and ends when its effect is there.
 
 The first orders of a controller, and the first ones after a registration, are full: a topic that the full
-UpdateMetadata does not name is gone, and so is the log of a partition that has no replica here any more. ZooKeeper is
+UpdateMetadata does not name is gone, and so is the log of a partition without a replica here. ZooKeeper is
 asked before: the order may be a late copy, and the controller may be unable to read the node of a topic.
 """
 
