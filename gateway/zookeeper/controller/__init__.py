@@ -1,1 +1,1 @@
-"""What a broker does in ZooKeeper only while it is the controller: the election, topics, leader epochs, orders."""
+"""What a broker does in ZooKeeper only while it is the controller: the election, topics, leaders, orders."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.zookeeper.controller import order_sender
 from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld
 from headgate.gateway.zookeeper.session import Create
 from headgate.protocol.errors import ErrorCode
@@ -74,7 +75,8 @@ def test_a_refused_order_is_repeated_after_a_pause(world: ClusterWorld, code: Er
     assert broker.take() == ["LeaderAndIsr", "LeaderAndIsr", "UpdateMetadata"]
 
 
-def test_a_replica_on_a_failed_directory_leads_no_more(world: ClusterWorld) -> None:
+def test_a_replica_on_a_failed_directory_leads_no_more(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_sender, "MADE_AT_ONCE", 0)  # as with many topics
     world.brokers[1].failed.add(TopicPartition("u", 0))
     world.change(lambda: world.metadata.create_topic("u", assignments={0: [1, 2]}))
     world.settle()
