@@ -35,7 +35,7 @@ _STALE: Final = {ErrorCode.STALE_CONTROLLER_EPOCH: CONTROLLER_PATH, ErrorCode.ST
 
 
 class Elections(Protocol):
-    """What sends orders needs of the elections (`leader_elections.py`)."""
+    """The elections, as the sender of orders sees them (`leader_elections.py`)."""
 
     @property
     def view(self) -> ClusterView | None:

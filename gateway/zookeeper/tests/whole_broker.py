@@ -10,11 +10,11 @@ from typing import Any
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.network.links import Link
+from headgate.gateway.network.tests.memory_transport import MemoryTransport
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import HandlerBroker, open_all_logs
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
-from headgate.gateway.zookeeper.tests.memory_links import MemoryTransport
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
 from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.protocol.errors import KafkaError

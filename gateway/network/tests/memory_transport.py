@@ -33,7 +33,7 @@ class MemoryTransport:
     def _connect(self) -> None:
         parts = self._parts = self._listening.get(self._link.port)
         if parts is None:
-            self._link.lost("nobody listens there")
+            self._link.lost("no broker listens there")
             return
         client = Client("127.0.0.1", 1, "127.0.0.1", self._link.port)
         self._connection = Connection(
