@@ -116,7 +116,7 @@ class Member:
         self.manager = ZooKeeperIsrManager(self.session, self.number, self.time.scheduler)
         self.in_sync_replicas = InSyncReplicas(self.config, Tasks(self.time.clock, self.time.scheduler))
         self.in_sync_replicas.changes = self.manager
-        self.in_sync_replicas.set_live(NODES)
+        self.in_sync_replicas.set_live(frozenset(NODES))
         self.led: dict[int, Replica] = {}
         self.followed: dict[int, Following] = {}
         self.known_epochs: dict[int, int] = {}
