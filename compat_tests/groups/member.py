@@ -117,6 +117,7 @@ class Member:
         self.records: list[tuple[int, int]] = []
         self.commits: list[str] = []
         self.failures: list[str] = []
+        self.last_words = ""
         command = [*kind.command(), *words]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         self.process = subprocess.Popen(
@@ -148,12 +149,14 @@ class Member:
             self.records.append((event["partition"], event["offset"]))
 
     def assert_running(self) -> None:
-        assert self.process.poll() is None, f"{self.name} ended by itself: {self.said()}"
+        assert self.process.poll() is None, f"{self.name} ended by itself: {self.failures[-3:]} {self.said()}"
 
     def said(self) -> str:
-        """The end of what it wrote to its standard error."""
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")[-2000:]
+        """The end of its standard error."""
+        if not self.errors.closed:
+            self.errors.seek(0)
+            self.last_words = self.errors.read().decode(errors="replace")[-2000:]
+        return self.last_words
 
     def commit(self) -> None:
         """Have it commit, again while the group has it join anew."""
@@ -197,6 +200,7 @@ class Member:
             self.process.kill()
             self.process.wait()
         self.listener.join()
+        self.said()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
             if stream is not None and not stream.closed:
                 stream.close()
