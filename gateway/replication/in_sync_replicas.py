@@ -6,6 +6,10 @@ A follower joins once it has what the set has committed; its fetches say so. A f
 A change of the set is a conditional write to the stored state of the partition, behind `IsrChanges`. A partition has
 one change under way. Until the outcome is known, the high watermark counts the followers of both sets. A refused change
 leaves the old set; the next one is tried after a pause, as a newer state is on its way then.
+
+A change may have no outcome for long: this broker cannot reach the store of the sets. Then the broker cannot tell a
+follower that is dead from one that follows the next leader. Appends that wait for such a follower fail, and clients ask
+for the leader.
 """
 
 from __future__ import annotations
@@ -111,13 +115,15 @@ class InSyncReplicas:
                 lagging = progress.lagging(replica.log.written_end, now_ms, max_lag_ms)
                 if lagging:
                     isr = [node_id for node_id in replica.isr if node_id not in lagging]
-                    self._change(replica, progress, tuple(isr))
+                    if not self._change(replica, progress, tuple(isr)):
+                        _fail_stuck_appends(replica, progress, now_ms - max_lag_ms / 2)
 
     def _change(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> bool:
         """Begin a change of the stored in-sync set, unless one is under way, or was refused a moment ago."""
-        is_free = progress.fixed_until_ms <= self._tasks.monotonic_ms()
+        now_ms = self._tasks.monotonic_ms()
+        is_free = progress.fixed_until_ms <= now_ms
         if is_free:
-            progress.fixed_until_ms = NEVER
+            progress.fixed_until_ms, progress.change_began_ms = NEVER, now_ms
             self._tasks.start(self._alter_once(replica, progress, isr))
         return is_free
 
@@ -154,3 +160,10 @@ class InSyncReplicas:
             self.expands += len(isr) > len(before)
             logger.info("%s: in sync are %s, after %s", name, isr, before)
             replica.assign(self._config.node_id, leader_epoch, replica.replicas, isr, partition_epoch, now_ms)
+
+
+def _fail_stuck_appends(replica: Replica, progress: Progress, since_ms: float) -> None:
+    """Fail the appends that wait, if a change of the in-sync set has had no outcome since then."""
+    if progress.fixed_until_ms == NEVER and progress.change_began_ms <= since_ms:
+        message = "the in-sync set cannot be changed at present; another broker may lead the partition"
+        replica.fail_waiting_appends(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))

@@ -66,6 +66,7 @@ class Progress:
         "_in_sync",
         "_joining",
         "_leader_end",
+        "change_began_ms",
         "epoch_start",
         "fixed_until_ms",
         "starts",
@@ -82,6 +83,8 @@ class Progress:
         """The end of the leader's log when the leader epoch began."""
         self.fixed_until_ms = 0.0
         """No change of the in-sync set begins before: one is under way, or was refused."""
+        self.change_began_ms = 0.0
+        """The begin of the last change of the in-sync set."""
         self.waiters = WaitList()
         """Fetches of followers, which wait for the end of the log and not for the high watermark."""
         self.starts = WaitList()

@@ -368,8 +368,7 @@ class Replica:
         """Stop leading, for good: fail the appends that wait, and all later ones. The high watermark stays."""
         self._resigned = self.read_only = reason
         self.commits_at_write = False
-        if self._commits is not None:
-            self._commits.fail_all(reason)
+        self.fail_waiting_appends(reason)
         self.notify()
         if self.progress is not None:
             self._touch(self.progress.starts)
@@ -392,6 +391,11 @@ class Replica:
     def uncommitted(self) -> int:
         """The number of appends that wait for the high watermark."""
         return 0 if self._commits is None else len(self._commits)
+
+    def fail_waiting_appends(self, error: KafkaError) -> None:
+        """Fail the appends that wait for the high watermark. Their records stay in the log."""
+        if self._commits is not None:
+            self._commits.fail_all(error)
 
     def fail_lost_appends(self) -> None:
         """Fail the appends that can never be committed: the log lost them, or is read-only, or is deleted."""

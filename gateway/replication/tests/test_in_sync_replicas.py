@@ -252,6 +252,21 @@ def test_a_follower_that_lags_leaves_the_set(led: LedPartition) -> None:
     assert led.replica.isr == (0, 1)
 
 
+def test_appends_fail_while_the_set_cannot_be_changed(led: LedPartition) -> None:
+    for node_id in (1, 2):
+        led.row(node_id, 0)
+    answers = led.produce()
+    led.row(1, 1)
+    led.node.time.advance(2000)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1)]
+    assert answers == []
+    led.node.time.advance(500)
+    assert [code_of(answer) for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert led.replica.log.end_offset == 1
+    led.changes.answer(led.replica.partition_epoch + 1)
+    assert (led.replica.isr, led.replica.high_watermark) == ((0, 1), 1)
+
+
 def test_a_follower_that_has_caught_up_joins(led: LedPartition) -> None:
     led.order(isr=(0, 1))
     led.produce(1)
