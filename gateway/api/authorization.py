@@ -232,6 +232,12 @@ def of_brokers(handler: Handler) -> Handler:
     return handle
 
 
+def note_other_broker(context: HandlerContext) -> None:
+    """Note the client of an API of brokers that tools use too: on the listener for brokers the client is a broker."""
+    if context.client.listener == context.broker.config.inter_broker_listener:
+        context.client.note_broker()
+
+
 def with_authorization(handler: Handler, rule: Rule, authorizer: Authorizer) -> Handler:
     """The handler with its rule as a step before it."""
 

@@ -23,6 +23,7 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
+from headgate.gateway.coordinator.transactions.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -352,7 +353,8 @@ class BrokerParts:
         offset_stores = self._make_offset_stores(groups, shared)
         other_store = None if offset_stores is None else offset_stores.before_markers
         markers = PartitionMarkers(shared, self.partitions, groups, other_store)
-        marker_writer = RetryingMarkerWriter(markers, self.metadata, shared)
+        others = OtherBrokers(config.node_id, config.inter_broker_listener, self.metadata, tasks, self.links)
+        self.marker_writer = RetryingMarkerWriter(markers, shared, others)
         return Services(
             config=config,
             clock=clock,
@@ -370,7 +372,7 @@ class BrokerParts:
             producer_ids=producer_ids,
             groups=groups,
             transactions=TransactionCoordinator(
-                config, shared, self.metadata, self.partitions, producer_ids, marker_writer
+                config, shared, self.metadata, self.partitions, producer_ids, self.marker_writer, others
             ),
             markers=markers,
             parsed_memory=MemoryBudget(config.queued_max_request_bytes),
@@ -428,6 +430,8 @@ class BrokerParts:
             self.zookeeper.shared.when_whole.append(offset_stores.resume)
         for listener in (  # in this order: coordinators use the partitions
             self.partitions.follow,
+            self.marker_writer.requests.follow,
+            self.transactions.requests.follow,
             self.groups.follow,
             self.transactions.follow,
             *(() if offset_stores is None else (offset_stores.follow,)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, note_other_broker
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
@@ -90,6 +90,7 @@ def add_partitions_to_txns(
     request: AddPartitionsToTxnRequest, context: HandlerContext
 ) -> Outcome[AddPartitionsToTxnResponse]:
     """Have the coordinator of each transaction of a broker's request add its partitions, or only verify them."""
+    note_other_broker(context)
     if exceeds_max_rows(len(topic.partitions) for each in request.transactions for topic in each.topics):
         raise KafkaError(*TOO_MANY_ROWS)
     image = context.broker.metadata.image

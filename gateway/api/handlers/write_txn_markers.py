@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied, note_other_broker
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
@@ -39,6 +39,7 @@ def _authorize(authorization: Authorization) -> None:
 @handles(WriteTxnMarkersRequest, versions="0-2", authorize=_authorize)
 def write_txn_markers(request: WriteTxnMarkersRequest, context: HandlerContext) -> Outcome[WriteTxnMarkersResponse]:
     """Write each marker; the response waits until all of them are below the high watermark, or refused."""
+    note_other_broker(context)
     return _Writes(context).write(request)
 
 

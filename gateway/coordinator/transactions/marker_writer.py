@@ -4,8 +4,9 @@
                                                             │ refused: again, after a pause
                                                             └ the coordinator is fenced: given up
 
-This writer knows the partitions of this broker alone. A cluster has another one behind the same seam
-(`effects.MarkerWriter`), with WriteTxnMarkers for the partitions of other leaders.
+This broker appends the markers of the partitions that it leads. Other leaders get theirs by WriteTxnMarkers, with those
+of all other transactions (`broker_requests.py`). Each attempt looks up the leader again: so the marker of a partition
+that moves goes to the next leader.
 
 What becomes of a partition:
 
@@ -25,16 +26,24 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
+from headgate.gateway.coordinator.transactions.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
-from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.tasks import SLICE_MS, Task, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from headgate.protocol.schema import Message
 
 logger = logging.getLogger("headgate.transactions")
 
@@ -102,12 +111,75 @@ class EndingTransaction:
                 resume(None)
 
 
-class RetryingMarkerWriter:
-    """A `MarkerWriter` for the partitions of this broker."""
+class _MissingMarker(NamedTuple):
+    """The marker of a transaction for a partition, on its way to another leader."""
 
-    def __init__(self, markers: PartitionMarkers, metadata: MetadataStore, services: CoordinatorServices) -> None:
+    ending: EndingTransaction
+    place: tuple[str, int]
+
+
+class MarkerRequests:
+    """The `Gathering` of markers: WriteTxnMarkers with all markers for one leader."""
+
+    def take(self, queue: deque[_MissingMarker]) -> tuple[Message, Sequence[_MissingMarker]] | None:
+        """Take one transaction of each producer id, as the response has one result for a producer id."""
+        transactions: dict[int, EndingTransaction] = {}
+        topics: dict[int, dict[str, list[int]]] = {}
+        taken, left = list[_MissingMarker](), list[_MissingMarker]()
+        for missing in queue:
+            ending, (topic, index) = missing
+            if missing.place not in ending.missing:  # a later coordinator or a later task ends the transaction
+                continue
+            producer_id = ending.marker.producer_id
+            if transactions.setdefault(producer_id, ending) is not ending:
+                left.append(missing)
+                continue
+            topics.setdefault(producer_id, {}).setdefault(topic, []).append(index)
+            taken.append(missing)
+        queue.clear()
+        queue.extend(left)
+        if not taken:
+            return None
+        markers = [_request_row(ending.marker, topics[producer_id]) for producer_id, ending in transactions.items()]
+        return WriteTxnMarkersRequest(markers), taken
+
+    def end(self, taken: Sequence[_MissingMarker], answer: Message | KafkaError) -> None:
+        """Give each transaction the result of its partitions."""
+        if isinstance(answer, KafkaError):
+            for ending, place in taken:
+                ending.end_write(place, answer)
+            return
+        assert isinstance(answer, WriteTxnMarkersResponse)
+        codes = {
+            (result.producer_id, topic.name, row.partition_index): row.error_code
+            for result in answer.markers
+            for topic in result.topics
+            for row in topic.partitions
+        }
+        for ending, place in taken:
+            code = codes.get((ending.marker.producer_id, *place), ErrorCode.UNKNOWN_SERVER_ERROR)
+            ending.end_write(place, None if code == ErrorCode.NONE else KafkaError(ErrorCode(code)))
+
+
+def _request_row(marker: Marker, topics: dict[str, list[int]]) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.is_commit,
+        [WritableTxnMarkerTopic(name, indexes) for name, indexes in topics.items()],
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+
+
+class RetryingMarkerWriter:
+    """A `MarkerWriter` for the partitions of all brokers."""
+
+    def __init__(self, markers: PartitionMarkers, services: CoordinatorServices, brokers: OtherBrokers) -> None:
         self._markers = markers
-        self._metadata = metadata
+        self._metadata = brokers.metadata
+        self._node_id = brokers.node_id
+        self.requests = BrokerRequests("transaction-markers", MarkerRequests(), brokers)
         self._clock = services.clock
         self._scheduler = services.scheduler
         self._queue: deque[tuple[EndingTransaction, tuple[str, int]]] = deque()
@@ -154,19 +226,29 @@ class RetryingMarkerWriter:
     def _append(self, ending: EndingTransaction, place: tuple[str, int]) -> None:
         if place not in ending.missing:
             return
-        written = partial(ending.end_write, place)
-        if not self._exists(*place):
-            written(None)
+        topic, index = place
+        known = self._metadata.image.topics.get(topic)
+        if known is None or index >= len(known.partitions):
+            self._end_unknown(ending, place)
             return
+        leader = known.partitions[index].leader
+        if leader != self._node_id:
+            self.requests.add(leader, _MissingMarker(ending, place))
+            return
+        written = partial(ending.end_write, place)
         try:
             self._markers.append(ending.marker, *place, written)
         except Exception:  # a fault of ours must not leave a transaction open for ever
             logger.exception("a marker cannot be written to %s-%d", *place)
             written(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a fault of the broker, see its log"))
 
-    def _exists(self, topic: str, index: int) -> bool:
-        known = self._metadata.image.topics.get(topic)
-        return known is not None and index < len(known.partitions)
+    def _end_unknown(self, ending: EndingTransaction, place: tuple[str, int]) -> None:
+        """A partition without a state was deleted, unless this broker does not know all topics yet."""
+        error = None
+        if not self._metadata.knows_topics:
+            message = "the controller has not sent the topics of the cluster yet"
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        ending.end_write(place, error)
 
 
 def _warn(ending: EndingTransaction) -> None:

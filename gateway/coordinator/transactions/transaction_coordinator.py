@@ -14,6 +14,7 @@ from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions import expiration
 from headgate.gateway.coordinator.transactions import partitions as partition_requests
+from headgate.gateway.coordinator.transactions.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.transactions.effects import MarkerWriter, PartitionsByTopic, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import (
@@ -23,6 +24,7 @@ from headgate.gateway.coordinator.transactions.transaction import (
     encode,
 )
 from headgate.gateway.coordinator.transactions.transaction_shard import OVERDUE, REPLACED, TransactionShard
+from headgate.gateway.coordinator.transactions.verification_requests import TransactionQuestion, VerificationRequests
 from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import TRANSACTION_STATE
 from headgate.gateway.metadata.store import MetadataStore
@@ -60,6 +62,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         partitions: ReplicaManager,
         producer_ids: ProducerIds,
         markers: MarkerWriter,
+        brokers: OtherBrokers,
     ) -> None:
         super().__init__(
             self._transaction_state(config),
@@ -76,6 +79,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         self._scheduler = services.scheduler
         self._producer_ids = producer_ids
         self._markers = markers
+        self.requests = BrokerRequests("transaction-verification", VerificationRequests(), brokers)
         self._ending: dict[str, Running[None]] = {}
         """Transactional id -> the task that ends its transaction."""
         self._aborts: Counter[str] = Counter()
@@ -160,12 +164,15 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         | CONCURRENT_TRANSACTIONS | the last transaction is being ended; retry |
         | TRANSACTION_ABORTABLE | not `adds`: the transaction does not have the partition |
 
-        Raises KafkaError, as may the task: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
-        COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST for an empty id.
+        The coordinator may be on another broker. Raises KafkaError, as may the task: NOT_COORDINATOR,
+        COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, INVALID_REQUEST for an empty id.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional batch has a transactional id")
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        coordinator_id = self.leader_of(transactional_id)
+        if coordinator_id != self._node_id:
+            return self._ask_other(coordinator_id, transactional_id, producer, partitions, adds=adds)
 
         def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
             if not adds:
@@ -173,6 +180,21 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             return partition_requests.add(shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket)
 
         return self._ask(transactional_id, decide)
+
+    def _ask_other(
+        self,
+        coordinator_id: int,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: PartitionsByTopic,
+        *,
+        adds: bool,
+    ) -> Task[AddPartitionsToTxnResult]:
+        def ask(resume: Callable[[AddPartitionsToTxnResult | KafkaError], None]) -> None:
+            self.requests.add(coordinator_id, TransactionQuestion(transactional_id, producer, partitions, adds, resume))
+
+        result: AddPartitionsToTxnResult = yield ask
+        return result
 
     def _ask(
         self, transactional_id: str, decide: Callable[[TransactionShard, Ticket], Decision]

@@ -8,28 +8,53 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
+from headgate.gateway.coordinator.transactions.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
-from headgate.gateway.metadata.store import MetadataStore
-from headgate.gateway.runtime.tasks import Lock, Running, Tasks
+from headgate.gateway.metadata.image import Node
+from headgate.gateway.runtime.broker_links import LinkLost
+from headgate.gateway.runtime.tasks import Ask, Lock, Running, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from headgate.protocol.schema import Message
 
 EFFECT = WriteMarkers("id", 7, 3, is_commit=True, partitions={"t": [0, 1], "u": [0]}, transaction_version=2)
 
 
+class _Partition(NamedTuple):
+    leader: int
+
+
 class _Topic(NamedTuple):
-    partitions: tuple[int, ...]
+    partitions: tuple[_Partition, ...]
+
+    @classmethod
+    def led_by(cls, *leaders: int) -> _Topic:
+        return cls(tuple(_Partition(leader) for leader in leaders))
+
+
+THIS_BROKER = 0
 
 
 class FakeMetadata:
-    """An image with these topics."""
+    """An image with these topics, which this broker leads."""
 
     def __init__(self, **topics: int) -> None:
         self.image = self
-        self.topics = {name: _Topic(tuple(range(count))) for name, count in topics.items()}
+        self.knows_topics = True
+        self.brokers: dict[int, Node] = {}
+        self.topics = {name: _Topic.led_by(*[THIS_BROKER] * count) for name, count in topics.items()}
+
+    def add_broker(self, node_id: int) -> None:
+        self.brokers[node_id] = Node(node_id, None, {"PLAINTEXT": (f"broker-{node_id}", 9092)})
 
 
 class FakeMarkers:
@@ -63,6 +88,68 @@ class FakeMarkers:
             end()
 
 
+class FakeLink:
+    """A link whose requests a test answers."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.is_closed = False
+        self.asked: list[Any] = []
+        self._resume: Callable[[Any], None] | None = None
+
+    def ask(self, request: Message, version: int | None = None) -> Ask:
+        def begin(resume: Callable[[Any], None]) -> None:
+            assert self._resume is None, "another request is in flight"
+            self.asked.append(request)
+            self._resume = resume
+            if self.is_closed:
+                self.answer(LinkLost("closed"))
+
+        return begin
+
+    def versions(self) -> Ask:
+        raise NotImplementedError
+
+    def answer(self, answer: object) -> None:
+        resume, self._resume = self._resume, None
+        assert resume is not None
+        resume(answer)
+
+    def close(self) -> None:
+        self.is_closed = True
+        if self._resume is not None:
+            self.answer(LinkLost("closed"))
+
+    def result(self, code: ErrorCode = ErrorCode.NONE) -> WriteTxnMarkersResponse:
+        """The same result for every partition of the last request."""
+        return WriteTxnMarkersResponse(
+            [
+                WritableTxnMarkerResult(
+                    marker.producer_id,
+                    [
+                        WritableTxnMarkerTopicResult(
+                            topic.name,
+                            [WritableTxnMarkerPartitionResult(index, code) for index in topic.partition_indexes],
+                        )
+                        for topic in marker.topics
+                    ],
+                )
+                for marker in self.asked[-1].markers
+            ]
+        )
+
+
+class FakeLinks:
+    """The links that were opened, the latest of each broker."""
+
+    def __init__(self) -> None:
+        self.opened: dict[int, FakeLink] = {}
+
+    def open(self, node_id: int, host: str, port: int, client_id: str) -> FakeLink:
+        self.opened[node_id] = FakeLink(node_id)
+        return self.opened[node_id]
+
+
 class Bench:
     """A writer over fake partitions."""
 
@@ -73,9 +160,9 @@ class Bench:
         services = CoordinatorServices(
             self.time.clock, self.time.scheduler, self.tasks, cast("Any", None), cast("Any", None)
         )
-        self.writer = RetryingMarkerWriter(
-            cast("PartitionMarkers", self.markers), cast("MetadataStore", self.metadata), services
-        )
+        self.links = FakeLinks()
+        others = OtherBrokers(THIS_BROKER, "PLAINTEXT", cast("Any", self.metadata), self.tasks, self.links)
+        self.writer = RetryingMarkerWriter(cast("PartitionMarkers", self.markers), services, others)
         self.running: dict[str, Running[bool]] = {}
         self.done: list[str] = []
 
@@ -158,7 +245,7 @@ def test_pauses_grow_and_warnings_are_few(bench: Bench, caplog: pytest.LogCaptur
 
 def test_a_deleted_partition_counts_as_done(bench: Bench) -> None:
     bench.markers.errors["u", 0] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    bench.metadata.topics["t"] = _Topic((0,))
+    bench.metadata.topics["t"] = _Topic.led_by(THIS_BROKER)
     bench.write()
     bench.run()
     assert bench.places() == [("t", 0), ("u", 0)]
@@ -251,7 +338,7 @@ def test_very_many_markers_leave_turns_to_everybody_else(bench: Bench, monkeypat
         append(*arguments)
 
     monkeypatch.setattr(bench.markers, "append", takes_time)
-    bench.metadata.topics["t"] = _Topic(tuple(range(40)))
+    bench.metadata.topics["t"] = _Topic.led_by(*[THIS_BROKER] * 40)
     bench.write(EFFECT._replace(partitions={"t": list(range(40))}))
     bench.run()
     for _ in range(20):
@@ -266,10 +353,144 @@ def test_over_the_partitions_of_a_broker(node: HandlerBroker) -> None:
     shared = CoordinatorServices(
         services.clock, services.scheduler, services.tasks, services.batcher, Lock(services.scheduler)
     )
-    writer = RetryingMarkerWriter(services.markers, services.metadata, shared)
+    others = OtherBrokers(node.config.node_id, "PLAINTEXT", services.metadata, services.tasks, node.parts.links)
+    writer = RetryingMarkerWriter(services.markers, shared, others)
     done: list[int] = []
     services.tasks.start(writer.write(EFFECT, 5), done.append)
     node.time.advance()
     node.time.advance()
     assert done == [True]
     assert [services.partitions.get("t", index).log.end_offset for index in (0, 1)] == [1, 1]
+
+
+def rows(request: Any) -> dict[int, dict[str, list[int]]]:
+    """The partitions of a request, by producer id and topic."""
+    return {
+        marker.producer_id: {topic.name: sorted(topic.partition_indexes) for topic in marker.topics}
+        for marker in request.markers
+    }
+
+
+@pytest.fixture
+def cluster(bench: Bench) -> Bench:
+    """Broker 1 leads t-1, broker 2 leads u-0."""
+    bench.metadata.topics.update(t=_Topic.led_by(THIS_BROKER, 1), u=_Topic.led_by(2))
+    bench.metadata.add_broker(1)
+    bench.metadata.add_broker(2)
+    return bench
+
+
+def test_each_leader_gets_the_markers_of_its_partitions(cluster: Bench) -> None:
+    cluster.write()
+    cluster.run()
+    first, second = cluster.links.opened[1], cluster.links.opened[2]
+    assert (cluster.places(), rows(first.asked[0])) == ([("t", 0)], {7: {"t": [1]}})
+    assert rows(second.asked[0]) == {7: {"u": [0]}}
+    marker = first.asked[0].markers[0]
+    assert (marker.producer_epoch, marker.transaction_result) == (3, True)
+    assert (marker.coordinator_epoch, marker.transaction_version) == (5, 2)
+    first.answer(first.result())
+    assert cluster.done == []
+    second.answer(second.result())
+    cluster.run()
+    assert cluster.done == ["id 5"]
+
+
+def test_markers_that_come_meanwhile_share_the_next_request(cluster: Bench) -> None:
+    for number in range(3):
+        cluster.write(EFFECT._replace(transactional_id=f"id{number}", producer_id=number, partitions={"t": [1]}))
+        cluster.run()
+    link = cluster.links.opened[1]
+    assert [rows(request) for request in link.asked] == [{0: {"t": [1]}}]
+    link.answer(link.result())
+    assert [rows(request) for request in link.asked[1:]] == [{1: {"t": [1]}, 2: {"t": [1]}}]
+    link.answer(link.result())
+    assert cluster.done == ["id0 5", "id1 5", "id2 5"]
+
+
+def test_a_marker_follows_its_partition_to_the_next_leader(cluster: Bench) -> None:
+    cluster.write(EFFECT._replace(partitions={"t": [1]}))
+    cluster.run()
+    link = cluster.links.opened[1]
+    link.answer(link.result(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    cluster.metadata.topics["t"] = _Topic.led_by(THIS_BROKER, 2)
+    cluster.run(LONGEST_PAUSE_MS)
+    cluster.run()
+    assert [rows(request) for request in cluster.links.opened[2].asked] == [{7: {"t": [1]}}]
+    cluster.metadata.topics["t"] = _Topic.led_by(THIS_BROKER, THIS_BROKER)
+    cluster.links.opened[2].answer(LinkLost("reset"))
+    cluster.run(LONGEST_PAUSE_MS)
+    cluster.run()
+    assert (cluster.places(), len(link.asked), cluster.done) == ([("t", 1)], 1, ["id 5"])
+
+
+def test_a_broker_that_is_gone_holds_up_no_marker(cluster: Bench) -> None:
+    cluster.write(EFFECT._replace(partitions={"t": [1]}))
+    cluster.run()
+    silent = cluster.links.opened[1]
+    del cluster.metadata.brokers[1]
+    cluster.metadata.topics["t"] = _Topic.led_by(THIS_BROKER, -1)
+    cluster.writer.requests.follow(cast("Any", None), cast("Any", cluster.metadata), ())
+    assert silent.is_closed
+    cluster.run(LONGEST_PAUSE_MS)
+    cluster.run()
+    assert (len(silent.asked), cluster.done) == (1, [])
+    cluster.metadata.topics["t"] = _Topic.led_by(THIS_BROKER, 2)
+    cluster.run(LONGEST_PAUSE_MS)
+    cluster.run()
+    link = cluster.links.opened[2]
+    link.answer(link.result())
+    assert cluster.done == ["id 5"]
+
+
+def test_a_later_coordinator_fences_this_one_at_another_leader(cluster: Bench) -> None:
+    cluster.write()
+    cluster.run()
+    link = cluster.links.opened[1]
+    link.answer(link.result(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    cluster.run(60_000)
+    assert (cluster.done, len(link.asked)) == ([], 1)
+
+
+def test_a_cancelled_task_sends_no_more_markers(cluster: Bench) -> None:
+    """The later task has the same producer id; the request in flight comes before its markers."""
+    other = EFFECT._replace(partitions={"t": [1]})
+    cluster.write(other)
+    cluster.run()
+    cluster.write(other, epoch=6)
+    cluster.write(other, epoch=7)
+    cluster.run()
+    link = cluster.links.opened[1]
+    link.answer(link.result())
+    assert (cluster.done, [request.markers[0].coordinator_epoch for request in link.asked]) == ([], [5, 7])
+    link.answer(link.result())
+    assert cluster.done == ["id 7"]
+
+
+def test_a_strange_answer_has_the_marker_written_again(cluster: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.write(EFFECT._replace(partitions={"t": [1]}))
+    cluster.run()
+    link = cluster.links.opened[1]
+    link.answer(WriteTxnMarkersResponse())
+    cluster.run(LONGEST_PAUSE_MS)
+    cluster.run()
+    strange = link.result()
+    strange.markers[0].topics[0].partitions[0].error_code = 9_999
+    link.answer(strange)
+    assert "cannot be used" in caplog.text
+    cluster.run(LONGEST_PAUSE_MS)
+    cluster.run()
+    link.answer(link.result())
+    assert (len(link.asked), cluster.done) == (3, ["id 5"])
+
+
+def test_no_topic_counts_as_deleted_before_the_first_order(bench: Bench) -> None:
+    bench.metadata.knows_topics = False
+    topics, bench.metadata.topics = bench.metadata.topics, {}
+    bench.write()
+    bench.run(LONGEST_PAUSE_MS)
+    assert bench.done == []
+    bench.metadata.topics, bench.metadata.knows_topics = topics, True
+    bench.run(LONGEST_PAUSE_MS)
+    bench.run()
+    assert (len(bench.places()), bench.done) == (3, ["id 5"])
