@@ -1,0 +1,180 @@
+"""Transactions over two brokers: broker 0 is the coordinator of all ids, and the leaders are where a test puts them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
+from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headgate.gateway.tests.builders import parked
+from headgate.gateway.tests.requests import produce_request
+from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from headgate.protocol.messages.end_txn import EndTxnRequest
+from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from headgate.protocol.records.batch import Record, build
+from headgate.protocol.schema import Message
+
+ID = "transfers"
+OLD, NEW = 3, 5
+"""Versions of EndTxn: of the old protocol, and of the new one."""
+
+
+class Transactions:
+    """Two brokers with the topics of the coordinators, and a producer whose requests a test sends one by one."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.two = TwoBrokers(directory, transaction_state_log_num_partitions="1", **settings)
+        self.producer = ProducerIdAndEpoch(-1, -1)
+        self.sequences = Counter[str]()
+
+    def _hold(self, producer: ProducerIdAndEpoch) -> None:
+        self.producer = producer
+        self.sequences.clear()
+
+    def create(self, **replicas: Sequence[int]) -> None:
+        """Topics with one partition; the first replica leads."""
+        for name, assigned in replicas.items():
+            self.two.change(lambda: self.two.stores[0].create_topic(name, assignments={0: list(assigned)}))
+        self.two.settle()
+
+    def ask(self, number: int, request: Message, version: int) -> Any:
+        """The response of a broker, once all brokers had their turns."""
+        broker = self.two.brokers[number]
+        outcome = broker.handle(request, version)
+        if isinstance(outcome, Message):
+            return outcome
+        replies = parked(broker, outcome)
+        for _ in range(5):
+            broker.services.batcher.write_all()
+            self.two.settle()
+        (reply,) = replies
+        return reply
+
+    def begin(self, number: int = 0) -> None:
+        response = self.ask(number, InitProducerIdRequest(ID, 60_000, *self.producer), 4)
+        assert response.error_code == 0
+        self._hold(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
+
+    def add(self, topic: str, number: int = 0) -> None:
+        partitions = [AddPartitionsToTxnTopic(topic, [0])]
+        request = AddPartitionsToTxnRequest([], ID, *self.producer, partitions)
+        response = self.ask(number, request, 3)
+        assert response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+
+    def produce(self, topic: str, number: int, version: int = 11) -> int:
+        batch = build(
+            [Record(value=b"value")],
+            is_transactional=True,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=self.sequences[topic],
+        )
+        response = self.ask(number, produce_request(batch, topic, transactional_id=ID), version)
+        code: int = response.responses[0].partition_responses[0].error_code
+        self.sequences[topic] += not code
+        return code
+
+    def commit_offset(self, number: int, version: int = 4) -> int:
+        rows = [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, 7)])]
+        request = TxnOffsetCommitRequest(ID, "g", *self.producer, topics=rows)
+        code: int = self.ask(number, request, version).topics[0].partitions[0].error_code
+        return code
+
+    def end(self, number: int = 0, version: int = OLD) -> None:
+        response = self.ask(number, EndTxnRequest(ID, *self.producer, committed=True), version)
+        assert response.error_code == 0
+        if version == NEW:
+            self._hold(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
+
+    def state(self, number: int = 0) -> str:
+        response = self.ask(number, DescribeTransactionsRequest([ID]), 0)
+        state: str = response.transaction_states[0].transaction_state
+        return state
+
+    def is_stable(self, topic: str, number: int) -> bool:
+        """Whether no transaction is open in the partition, and all of it is committed."""
+        replica = self.two.brokers[number].services.partitions.get(topic, 0)
+        return replica.last_stable_offset == replica.log.end_offset
+
+    def settle(self) -> None:
+        for _ in range(int(2 * LONGEST_PAUSE_MS // 1_000)):
+            self.two.settle()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Transactions]:
+    transactions = Transactions(tmp_path)
+    transactions.create(**{TRANSACTION_STATE: [0], CONSUMER_OFFSETS: [1], "t": [1], "u": [0]})
+    yield transactions
+    transactions.two.stop()
+
+
+@pytest.mark.parametrize(("version", "end_version"), [(11, OLD), (12, NEW)], ids=["old protocol", "new protocol"])
+def test_a_transaction_ends_in_partitions_of_both(world: Transactions, version: int, end_version: int) -> None:
+    world.begin()
+    for _ in range(2):
+        if version == 11:
+            world.add("t")
+            world.add("u")
+        assert (world.produce("u", 0, version), world.produce("t", 1, version)) == (0, 0)
+        assert not world.is_stable("t", 1)
+        world.end(version=end_version)
+        world.settle()
+        assert (world.state(), world.is_stable("t", 1), world.is_stable("u", 0)) == ("CompleteCommit", True, True)
+
+
+def test_a_leader_verifies_at_the_other_brokers_coordinator(world: Transactions) -> None:
+    world.begin()
+    assert world.produce("t", 1, 11) == ErrorCode.TRANSACTION_ABORTABLE
+    world.add("t")
+    assert world.produce("t", 1, 11) == 0
+
+
+def test_a_producer_retries_while_no_coordinator_can_be_asked(world: Transactions) -> None:
+    world.begin()
+    world.two.cut()
+    codes = [world.produce("t", 1, version) for version in (11, 12)]
+    assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+
+
+@pytest.mark.parametrize("version", [4, 5], ids=["old protocol", "new protocol"])
+def test_offsets_at_another_broker_end_with_the_transaction(world: Transactions, version: int) -> None:
+    world.begin()
+    if version == 4:
+        assert world.commit_offset(1, version) == ErrorCode.TRANSACTION_ABORTABLE
+        assert world.ask(0, AddOffsetsToTxnRequest(ID, *world.producer, "g"), 3).error_code == 0
+    assert world.commit_offset(1, version) == 0
+    assert world.two.brokers[1].committed("g", "t", 0) == (-1, 0)
+    world.end(version=NEW if version == 5 else OLD)
+    world.settle()
+    assert world.two.brokers[1].committed("g", "t", 0) == (7, 0)
+    assert world.state() == "CompleteCommit"
+
+
+def test_markers_wait_for_a_broker_that_cannot_be_reached(world: Transactions) -> None:
+    world.begin()
+    world.add("t")
+    assert world.produce("t", 1) == 0
+    listening = dict(world.two.brokers[0].listening)
+    world.two.cut()
+    world.end()
+    world.settle()
+    assert (world.state(), world.is_stable("t", 1)) == ("PrepareCommit", False)
+    world.two.brokers[0].listening.update(listening)
+    world.settle()
+    assert (world.state(), world.is_stable("t", 1)) == ("CompleteCommit", True)
