@@ -13,7 +13,14 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headgate.gateway.controller.cluster_view import ClusterView
-from headgate.gateway.controller.orders import Sender, leader_and_isr, stop_replica, stops, update_metadata
+from headgate.gateway.controller.orders import (
+    Sender,
+    leader_and_isr,
+    stop_replica,
+    stops,
+    update_brokers,
+    update_metadata,
+)
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from headgate.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -25,13 +32,15 @@ from headgate.protocol.topic_partition import TopicPartition
 class Kind(IntEnum):
     """Kinds of orders, in the order in which a broker gets them. Older versions delete in a request of its own."""
 
-    LEADER_AND_ISR = 0
-    UPDATE_METADATA = 1
-    STOP = 2
-    DELETE = 3
+    UPDATE_BROKERS = 0
+    LEADER_AND_ISR = 1
+    UPDATE_METADATA = 2
+    STOP = 3
+    DELETE = 4
 
 
 _REQUESTS: Final[tuple[type[Message], ...]] = (
+    UpdateMetadataRequest,
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
     StopReplicaRequest,
@@ -97,6 +106,8 @@ class OrderQueue:
 
     def _request(self, kind: Kind, view: ClusterView) -> Message | None:
         old, version = self._followed, self._versions[kind]
+        if kind is Kind.UPDATE_BROKERS:
+            return update_brokers(self._sender, self._broker_id, old, view, version)
         if kind is Kind.LEADER_AND_ISR:
             old, self._is_full_due = None if self._is_full_due else old, False
             return leader_and_isr(self._sender, self._broker_id, old, view, version)

@@ -134,13 +134,8 @@ def update_metadata(
         ids |= {
             topic: view.image.topics[topic].topic_id for topic in {key.topic for key in rows} & view.image.topics.keys()
         }
-    request = UpdateMetadataRequest(
-        controller_id=sender.controller_id,
-        type=FULL if old is None else INCREMENTAL,
-        controller_epoch=sender.controller_epoch,
-        broker_epoch=new.brokers[broker_id].epoch,
-        live_brokers=[_live_broker(sender, id_, broker, version) for id_, broker in sorted(new.brokers.items())],
-    )
+    request = _brokers(sender, broker_id, new, version)
+    request.type = FULL if old is None else INCREMENTAL
     if version < 5:
         for key, row in rows.items():
             row.topic_name = key.topic
@@ -151,6 +146,30 @@ def update_metadata(
             UpdateMetadataTopicState(topic, ids[topic], states) for topic, states in grouped.items()
         ]
     return request
+
+
+def update_brokers(
+    sender: Sender, broker_id: int, old: ClusterView | None, new: ClusterView, version: int
+) -> UpdateMetadataRequest | None:
+    """The live brokers alone; None if the broker knows them all.
+
+    A broker of Apache Kafka follows no leader that it does not know to live, and does not try again.
+    """
+    known = {} if old is None else old.brokers
+    if all(known.get(id_) == broker for id_, broker in new.brokers.items()):
+        return None
+    return _brokers(sender, broker_id, new, version)
+
+
+def _brokers(sender: Sender, broker_id: int, view: ClusterView, version: int) -> UpdateMetadataRequest:
+    """An incremental request without partitions."""
+    return UpdateMetadataRequest(
+        controller_id=sender.controller_id,
+        type=INCREMENTAL,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=view.brokers[broker_id].epoch,
+        live_brokers=[_live_broker(sender, id_, broker, version) for id_, broker in sorted(view.brokers.items())],
+    )
 
 
 def _metadata_rows(

@@ -12,7 +12,7 @@ from headgate.gateway.controller.orders import EPOCH_DURING_DELETE, LEADER_DURIN
 from headgate.gateway.controller.tests.clusters import T0, TOPIC_ID, brokers, state, view
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.leader_and_isr import FULL, LeaderAndIsrRequest, LeaderAndIsrResponse
+from headgate.protocol.messages.leader_and_isr import FULL, INCREMENTAL, LeaderAndIsrRequest, LeaderAndIsrResponse
 from headgate.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from headgate.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from headgate.protocol.schema import Message
@@ -69,6 +69,15 @@ def sent(orders: OrderQueue, present: ClusterView) -> Order:
     return order
 
 
+def told_brokers(present: ClusterView) -> OrderQueue:
+    """A queue that has sent the live brokers."""
+    orders = queue()
+    order = sent(orders, present)
+    assert order.kind is Kind.UPDATE_BROKERS
+    orders.answered(UpdateMetadataResponse())
+    return orders
+
+
 def obey_all(orders: OrderQueue, present: ClusterView, broker: FollowingBroker) -> list[Kind]:
     kinds = []
     while (order := orders.next(present)) is not None:
@@ -78,8 +87,8 @@ def obey_all(orders: OrderQueue, present: ClusterView, broker: FollowingBroker) 
 
 
 def test_a_broker_has_one_order_in_flight_and_then_the_newest() -> None:
-    orders, broker = queue(), FollowingBroker()
     first = view(state(1, (1, 3)))
+    orders, broker = told_brokers(first), FollowingBroker()
     order = sent(orders, first)
     assert (order.kind, order.version) == (Kind.LEADER_AND_ISR, 7)
     second, third = view(state(2, (2,), epoch=1)), view(state(3, (3,), epoch=2))
@@ -88,6 +97,26 @@ def test_a_broker_has_one_order_in_flight_and_then_the_newest() -> None:
     assert obey_all(orders, third, broker) == [Kind.UPDATE_METADATA, Kind.LEADER_AND_ISR, Kind.UPDATE_METADATA]
     assert broker.roles == {T0: (3, 2)}
     assert broker.metadata == {T0: (3, 2, [])}
+
+
+def test_a_broker_knows_who_lives_before_it_follows() -> None:
+    """A broker of Kafka does not follow a leader that lives for all it knows, and does not try again."""
+    orders, broker = queue(), FollowingBroker()
+    first = view(state(1, (1, 3)), live=(1, 3))
+    order = sent(orders, first)
+    assert isinstance(order.request, UpdateMetadataRequest)
+    assert [live.id for live in order.request.live_brokers] == [1, 3]
+    assert (order.request.type, order.request.topic_states) == (INCREMENTAL, [])  # the full one is yet to come
+    orders.answered(broker.obey(order.request))
+    assert obey_all(orders, first, broker) == [Kind.LEADER_AND_ISR, Kind.UPDATE_METADATA]
+    third = view(state(2, (2, 3), epoch=1))
+    assert obey_all(orders, third, broker) == [Kind.UPDATE_BROKERS, Kind.LEADER_AND_ISR, Kind.UPDATE_METADATA]
+    restarted = third._replace(brokers={**third.brokers, **brokers(2, epoch=2)})
+    assert obey_all(orders, restarted, broker) == [Kind.UPDATE_BROKERS, Kind.UPDATE_METADATA]
+    lost = view(state(2, (2, 3), epoch=1), live=(2, 3))._replace(image=third.image)
+    assert obey_all(orders, lost._replace(brokers={**lost.brokers, **brokers(2, epoch=2)}), broker) == [
+        Kind.UPDATE_METADATA
+    ]
 
 
 def test_a_lost_or_refused_order_is_repeated() -> None:
@@ -101,7 +130,8 @@ def test_a_lost_or_refused_order_is_repeated() -> None:
 
 
 def test_answers_name_failed_replicas() -> None:
-    orders, present = queue(), view(state(1, (1, 3)), state(1, (1, 3)))
+    present = view(state(1, (1, 3)), state(1, (1, 3)))
+    orders = told_brokers(present)
     order = sent(orders, present)
     assert isinstance(order.request, LeaderAndIsrRequest)
     response = order.request.error_response(7, ErrorCode.NONE)

@@ -41,7 +41,7 @@ from headgate.gateway.zookeeper.session import Session
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord, TopicRecord
-from headgate.protocol.messages.leader_and_isr import FULL, LeaderAndIsrRequest
+from headgate.protocol.messages.leader_and_isr import FULL, INCREMENTAL, LeaderAndIsrRequest
 from headgate.protocol.messages.stop_replica import StopReplicaRequest
 from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
 from headgate.protocol.topic_partition import TopicPartition
@@ -189,7 +189,8 @@ class ControllerOrders:
         if request.type == FULL:
             yield from self._remove_missing(topics)
         yield from self._apply(topics)
-        self._store.note_topics_known()
+        if request.type != INCREMENTAL:  # the full one is yet to come, or was there; Kafka 3.9 names no type
+            self._store.note_topics_known()
         if request.type == FULL:
             yield from self._remove_strays()
 

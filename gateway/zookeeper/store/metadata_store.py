@@ -153,7 +153,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         return self._nodes.controller_epoch
 
     def note_topics_known(self) -> None:
-        """All topics of the cluster were read or ordered: from now on the image is what clients get."""
+        """All topics of the cluster were read or ordered: from now on the image shows clients about them."""
         self._knows_topics = True
 
     def check_controller(self) -> None:

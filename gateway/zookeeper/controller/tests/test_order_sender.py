@@ -12,6 +12,8 @@ from headgate.gateway.zookeeper.session import Create
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.topic_partition import TopicPartition
 
+# The live brokers alone, then all partitions
+FIRST = ["UpdateMetadata", "LeaderAndIsr!", "UpdateMetadata!"]
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -27,7 +29,7 @@ def test_brokers_learn_leaders_in_full_and_then_what_changes(world: ClusterWorld
     for broker in world.brokers.values():
         assert broker.leaders == {T0: (0, 0), T1: (1, 0)}
         assert broker.metadata == {T0: (0, [0, 1, 2], []), T1: (1, [1, 2, 0], [])}
-        assert broker.take() == ["LeaderAndIsr!", "UpdateMetadata!", "LeaderAndIsr", "UpdateMetadata"]
+        assert broker.take() == [*FIRST, "LeaderAndIsr", "UpdateMetadata"]
     assert world.metadata.image.topics["t"].partitions[1].leader == 1
 
 
@@ -41,7 +43,7 @@ def test_a_lost_broker_loses_its_leads_and_gets_all_again(world: ClusterWorld) -
     world.register(1)
     world.settle()
     assert world.brokers[1].leaders == {T0: (0, 1), T1: (2, 1)}
-    assert world.brokers[1].take()[:2] == ["LeaderAndIsr!", "UpdateMetadata!"]
+    assert world.brokers[1].take()[:3] == FIRST
     assert world.brokers[2].metadata[T0] == (0, [0, 2], [])
     world.check()
 
@@ -106,7 +108,7 @@ def test_a_controller_that_is_elected_again_sends_all_again(world: ClusterWorld)
     world.settle(1_000)
     requests: list[Any] = world.brokers[1].requests
     assert {request.controller_epoch for request in requests} == {2}
-    assert world.brokers[1].take() == ["LeaderAndIsr!", "UpdateMetadata!"]
+    assert world.brokers[1].take() == FIRST
     assert world.brokers[1].opened - world.brokers[1].closed == 1
 
 
@@ -129,4 +131,4 @@ def test_a_fault_of_ours_is_logged_and_orders_begin_again(caplog: pytest.LogCapt
     assert "the orders to broker 1 failed; they begin again" in caplog.text
     world.brokers[1].versions = world.brokers[2].versions
     world.settle(1_000)
-    assert world.brokers[1].take() == ["LeaderAndIsr!", "UpdateMetadata!"]
+    assert world.brokers[1].take() == FIRST

@@ -29,6 +29,7 @@ class ObeyingBroker:
         self.image = self.written_image = Image.empty()
         self.logs = set[tuple[str, int]]()
         self.offline: Collection[tuple[str, int]] = ()
+        self.knows_topics = False
         self.epoch = 1
         self.is_controller, self.controller_epoch, self.waiters = False, -1, WaitList()
         self._read_topic = read_topic

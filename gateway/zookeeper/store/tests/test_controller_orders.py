@@ -13,6 +13,7 @@ from headgate.gateway.controller.orders import (
     Stop,
     leader_and_isr,
     stop_replica,
+    update_brokers,
     update_metadata,
 )
 from headgate.gateway.metadata.image import Image, Node, PartitionState
@@ -24,7 +25,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from headgate.protocol.messages.stop_replica import StopReplicaRequest
-from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
+from headgate.protocol.messages.update_metadata import FULL, INCREMENTAL, UpdateMetadataRequest
 from headgate.protocol.topic_partition import TopicPartition
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -203,6 +204,16 @@ def test_live_brokers_come_with_the_metadata(broker: ObeyingBroker) -> None:
     assert broker.image.brokers[1] == Node(1, "r", {"PLAINTEXT": ("one", 9092)})
     broker.ask(update(view()._replace(brokers={OWN: LiveBroker(1)})), 8)
     assert broker.image.brokers.keys() == {OWN}
+
+
+@pytest.mark.parametrize("kind, knows_topics", [(0, True), (INCREMENTAL, False), (FULL, True)])
+def test_live_brokers_alone_are_not_all_topics(broker: ObeyingBroker, kind: int, knows_topics: bool) -> None:
+    alone = update_brokers(Sender(1, 7, "PLAINTEXT"), OWN, None, view(), 8)
+    assert alone is not None
+    alone.type = kind  # 0: a controller of Kafka names no type
+    broker.ask(alone, 8)
+    assert broker.image.brokers[1] == Node(1, "r", {"PLAINTEXT": ("one", 9092)})
+    assert broker.knows_topics == knows_topics
 
 
 @pytest.mark.parametrize(
