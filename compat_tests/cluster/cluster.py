@@ -1,5 +1,7 @@
 """A ZooKeeper and three brokers as processes, Headgate or Apache Kafka 3.9, each with its own directory and port.
 
+`guests` are brokers of another kind: they start once the others are a cluster, so the controller is not one of them.
+
 with Cluster(tmp_path, HEADGATE) as cluster:
     cluster.kill(2)                                     # SIGKILL
     cluster.wait_for_sets(topic, without=2)             # the in-sync sets of all partitions have shrunk
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from kazoo.client import KazooClient
@@ -78,10 +80,18 @@ KINDS: Final[Mapping[str, NewBroker]] = {HEADGATE: new_headgate, KAFKA: new_kafk
 class Cluster:
     """For the length of a with-block; `wires`, one a broker, lie between ZooKeeper and the brokers."""
 
-    def __init__(self, directory: Path, kind: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kind: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        guests: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         toolchain.jars("zookeeper")
         self.directory = directory
         self.kind = kind
+        self.kinds = {**dict.fromkeys(IDS, kind), **guests}
         self.settings = {**SETTINGS, **(settings or {})}
         self.zookeeper = ZooKeeper(is_synced=False)
         self.brokers: dict[int, Broker] = {}
@@ -98,10 +108,10 @@ class Cluster:
             for broker_id in IDS:
                 wire = self.wires[broker_id] = stack.enter_context(contextlib.closing(Wire(self.zookeeper.port)))
                 directory, connect = self.directory / f"broker-{broker_id}", f"127.0.0.1:{wire.port}"
-                self.brokers[broker_id] = KINDS[self.kind](directory, broker_id, connect, self.settings)
+                self.brokers[broker_id] = KINDS[self.kinds[broker_id]](directory, broker_id, connect, self.settings)
             stack.callback(self._end)
-            with ThreadPoolExecutor(len(IDS)) as pool:
-                list(pool.map(lambda broker: broker.start(), self.brokers.values()))
+            self._start_all(lambda kind: kind == self.kind)
+            self._start_all(lambda kind: kind != self.kind)
             self.wait_for_full_sets()
             self._stack = stack.pop_all()
         return self
@@ -110,6 +120,11 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def _start_all(self, is_wanted: Callable[[str], bool]) -> None:
+        wanted = [self.brokers[broker_id] for broker_id, kind in self.kinds.items() if is_wanted(kind)]
+        with ThreadPoolExecutor(len(IDS)) as pool:
+            list(pool.map(lambda broker: broker.start(), wanted))
 
     def _close_nodes(self) -> None:
         self.nodes.stop()
@@ -133,7 +148,7 @@ class Cluster:
 
     def start(self, broker_id: int) -> float:
         """Start a broker again; the seconds that took. Kafka does not start within the session of its last process."""
-        if self.kind == KAFKA:
+        if self.kinds[broker_id] == KAFKA:
             self.wait_for_session_end(broker_id)
         return self.brokers[broker_id].start()
 
