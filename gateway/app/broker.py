@@ -144,7 +144,10 @@ class Broker:
         nursery.start_soon(served.serve, listeners)
 
     async def stop(self) -> None:
-        """Answer the requests in flight, then end `run`."""
+        """Let other brokers lead, answer the requests in flight, then end `run`."""
+        has_left = trio.Event()
+        self.parts.leave(lambda _: has_left.set())
+        await has_left.wait()
         self.parts.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 

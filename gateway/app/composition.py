@@ -54,7 +54,7 @@ from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import Lock, Tasks, WaitList
+from headgate.gateway.runtime.tasks import Lock, Task, Tasks, WaitList, as_task
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
@@ -113,6 +113,9 @@ class MetadataSource(Protocol):
 
         It gets the reason if they cannot.
         """
+
+    def leave(self, replicas: ReplicaManager, tasks: Tasks, links: BrokerLinks) -> Task[None]:
+        """Give the leads of this broker to other brokers, if there are any. The broker serves meanwhile."""
 
     def stop(self) -> None:
         """Begin no more work."""
@@ -183,6 +186,10 @@ class EmbeddedSource:
     def announce(self, _ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """Clients know the address."""
         resume(None)
+
+    def leave(self, _replicas: ReplicaManager, _tasks: Tasks, _links: BrokerLinks) -> Task[None]:
+        """No other broker can lead."""
+        return as_task(None)
 
     def stop(self) -> None:
         """Begin no further snapshot."""
@@ -465,6 +472,10 @@ class BrokerParts:
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """The listeners are open, each at this port; `resume`: see `MetadataSource.announce`."""
         self._source.announce(ports, resume)
+
+    def leave(self, resume: Callable[[object], None]) -> None:
+        """Give the leads of this broker to others; `resume` is called afterwards. Everything is served meanwhile."""
+        self.tasks.start(self._source.leave(self.partitions, self.tasks, self.links), resume)
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""

@@ -69,6 +69,8 @@ class Settings:
     broker_id: int = row(INT, "-1", "-1..", "The older name of node.id; -1 means that it is not set.")
     broker_rack: str | None = row(STRING, None, "", "The rack of this broker, for consumers that prefer a near broker.")
     controlled_shutdown_enable: bool = row(BOOLEAN, "true", "", "Whether leadership is handed over before a stop.")
+    controlled_shutdown_max_retries: int = row(INT, "3", "", "How often the controller is asked to move the leads before a stop.")
+    controlled_shutdown_retry_backoff_ms: int = row(LONG, "5000", "", "How long to wait before the controller is asked again.")
     zookeeper_connect: str | None = row(STRING, None, "",
      ("Where the metadata of the cluster are: ZooKeeper's servers and a path in it, host:port,host:port/path. Without it, this broker keeps its metadata itself."
       " Clients of the 0.8 age need it: they look for brokers there, and keep offsets there."))
@@ -233,7 +235,6 @@ PENDING: dict[str, str] = {
     "replica.socket.": "a follower waits 30 s for its leader, and leaves the buffers of its sockets to the system",
     "num.replica.fetchers": "one connection to each leader fetches all its partitions",
     "request.timeout.ms": _ALONE,
-    "controlled.shutdown.enable": _ALONE,
     "log.flush.offset.checkpoint.interval.ms": "recovery points are written together with high watermarks",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written together with high watermarks",
     "log.preallocate": "files grow as they are written",

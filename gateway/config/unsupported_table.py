@@ -31,8 +31,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("this is a single node: there is no traffic between brokers", "",
      """-controller.message.queue.size:int -inter.broker.protocol.version=3.9-IV0 -control.plane.listener.name
      controller.socket.timeout.ms:int=30000 socket.connection.setup.timeout.ms:long=10000 socket.connection.setup.timeout.max.ms:long=30000
-     replica.selector.class -follower.fetch.last.tiered.offset.enable -unclean.leader.election.interval.ms:long=300000
-     -controlled.shutdown.max.retries:int=3 -controlled.shutdown.retry.backoff.ms:long=5000"""),
+     replica.selector.class -follower.fetch.last.tiered.offset.enable -unclean.leader.election.interval.ms:long=300000"""),
     ("a partition asks the coordinator of this broker again after 2, 4, 8 and then 20 ms, and gives up after 100 ms", "",
      "add.partitions.to.txn.retry.backoff.max.ms:int=100 add.partitions.to.txn.retry.backoff.ms:int=20"),
     ("the broker id is configured, or 0, and never generated", "",

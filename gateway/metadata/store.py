@@ -252,6 +252,13 @@ class MetadataStore(ABC):
         """
         return None
 
+    def shut_down(self, _broker_id: int, _broker_epoch: int) -> Ask:
+        """A wait for the ControlledShutdownResponse to a broker that will stop. `_broker_epoch`: -1 if unknown.
+
+        Raises KafkaError(NOT_CONTROLLER); the answer may be another KafkaError.
+        """
+        raise self._not_controller()
+
     # Changes
 
     def submit(self, records: Sequence[MetadataRecord], validate_only: bool = False) -> Change:

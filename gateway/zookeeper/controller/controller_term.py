@@ -67,6 +67,11 @@ class ControllerTerm:
         self._sender.end()
         self._sender.view_changed()
 
+    @property
+    def has_sent_orders(self) -> bool:
+        """Whether every other broker has obeyed all orders."""
+        return not self._sender.behind
+
     def brokers_changed(self) -> None:
         """Find the partitions that have lost or found a replica."""
         self.elections.set_brokers(self._brokers.registered)

@@ -92,10 +92,19 @@ class LeaderElections:
 
     def elect(self, reply: Reply, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
         """Elect leaders as ElectLeaders asks for. Raises KafkaError while the topics are read."""
+        self._ready_machine().elect(reply, election_type, partitions)
+        self._watches.notify()
+
+    def shut_down(self, reply: Reply, broker_id: int, broker_epoch: int) -> None:
+        """Move the leads of a broker that will stop. Raises KafkaError, NOT_CONTROLLER while the topics are read."""
+        self._ready_machine().shut_down(reply, broker_id, broker_epoch)
+        self._watches.notify()
+        self.view_changed()
+
+    def _ready_machine(self) -> ControllerMachine:
         if self.machine is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is the controller soon: it reads the topics; retry")
-        self.machine.elect(reply, election_type, partitions)
-        self._watches.notify()
+        return self.machine
 
     def set_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Take over the registered brokers."""

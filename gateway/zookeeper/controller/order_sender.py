@@ -61,8 +61,11 @@ class OrderSender:
         self._tasks = parts.tasks
         self._links = parts.links
         self._watches = parts.watches
+        self._store = parts.store
         self._elections = elections
         self._recipients: dict[int, _Recipient] = {}
+        self.behind = set[int]()
+        """The brokers that have not obeyed all orders yet; the waiters of the store see the last one leave."""
         self._changed = WaitList()
         self._log = LimitedLog(logger, parts.clock, lines=1, interval_ms=LINE_EVERY_MS)
 
@@ -74,11 +77,13 @@ class OrderSender:
             if broker_id not in brokers or brokers[broker_id].epoch != recipient.epoch:
                 del self._recipients[broker_id]
                 recipient.task.cancel()
+                self._note_followed(broker_id)
         for broker_id, broker in brokers.items():
             is_read = bool(broker.endpoints)  # of the first read only the epochs are kept
             if is_read and broker_id != self._config.node_id and broker_id not in self._recipients:
                 task = self._tasks.start_later(self._serve(broker_id, broker))
                 self._recipients[broker_id] = _Recipient(broker.epoch, task)
+        self.behind.update(self._recipients)
         self._tasks.touch(self._changed)
 
     def end(self) -> None:
@@ -116,7 +121,9 @@ class OrderSender:
             view = self._elections.view
             order = None if view is None else (yield from self._next(queue, view))
             if order is None:
-                yield changes
+                if view is self._elections.view:
+                    self._note_followed(broker_id)
+                    yield changes
                 continue
             try:
                 response = yield link.ask(order.request, order.version)
@@ -125,6 +132,11 @@ class OrderSender:
                 self._log_problem(broker_id, lost)
                 continue
             yield from self._obeyed(broker_id, queue.answered(response))
+
+    def _note_followed(self, broker_id: int) -> None:
+        self.behind.discard(broker_id)
+        if not self.behind:
+            self._tasks.touch(self._store.waiters)
 
     def _next(self, queue: OrderQueue, view: ClusterView) -> Task[Order | None]:
         """The next order. A thread makes those of many topics: a view never changes."""

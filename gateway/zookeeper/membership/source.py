@@ -15,11 +15,12 @@ from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import Task, Tasks, gather
+from headgate.gateway.runtime.tasks import Task, Tasks, as_task, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+from headgate.gateway.zookeeper.membership.controlled_shutdown import ControlledShutdown, StoppingReplicas
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
 from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.registration import registration
@@ -132,6 +133,15 @@ class ZooKeeperSource:
         """Register this broker, whose listeners are open. `resume` gets an error if that takes too long."""
         base = self._base
         self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, resume)
+
+    def leave(self, replicas: StoppingReplicas, tasks: Tasks, links: BrokerLinks) -> Task[None]:
+        """Have the controller move the leads of this broker, with `controlled.shutdown.enable`."""
+        config, life = self._base.config, self._life
+        if not config.controlled_shutdown_enable or life.broker_epoch < 0:
+            return as_task(None)
+        assert self._store is not None
+        session = self._connection.session
+        return ControlledShutdown(self._store, session, replicas, config, tasks, links, lambda: life.broker_epoch).run()
 
     def stop(self) -> None:
         """Begin no more writes."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import Task, Tasks, gather
+from headgate.gateway.runtime.tasks import Task, Tasks, WaitList, gather
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -182,6 +182,10 @@ class ImageStore(Protocol):
     @property
     def planned(self) -> Image:
         """The image after all pending changes."""
+
+    @property
+    def waiters(self) -> WaitList:
+        """The tasks that wait for a change to settle."""
 
     def apply_external(self, records: Sequence[MetadataRecord]) -> Change:
         """Apply changes that other programs have written to ZooKeeper."""

@@ -191,6 +191,18 @@ class ZooKeeperMetadataStore(MetadataStore):
             raise self._not_controller()
         return lambda resume: term.elections.elect(resume, election_type, partitions)
 
+    def shut_down(self, broker_id: int, broker_epoch: int) -> Ask:
+        """See `MetadataStore`."""
+        term = self._watcher.term
+        if term is None:
+            raise self._not_controller()
+        return lambda resume: term.elections.shut_down(resume, broker_id, broker_epoch)
+
+    @property
+    def has_sent_orders(self) -> bool:
+        """Whether every other broker has obeyed all orders of this controller. `waiters` see the change."""
+        return self._watcher.term is None or self._watcher.term.has_sent_orders
+
     def take_producer_ids(self) -> tuple[range, Change]:
         """See `MetadataStore`. Refused while the last block is unknown: its ids may be in use already."""
         if not self._nodes.has_producer_ids:
