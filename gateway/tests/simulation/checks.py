@@ -1,0 +1,123 @@
+"""What holds in a simulated cluster: at every write to ZooKeeper, while it runs, and at its end."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from headgate.gateway.replication.follower import Follower
+from headgate.gateway.tests.simulation.clients import History
+from headgate.gateway.tests.simulation.cluster import TOPIC, Cluster
+from headgate.protocol.records.batch import iterate, split
+
+LOOK_MS: Final = 250.0
+_is_state: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state").fullmatch
+
+
+class Broken(AssertionError):
+    """A rule of replication does not hold."""
+
+
+class Checks:
+    """The rules."""
+
+    def __init__(self, cluster: Cluster, history: History, partitions: int) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._partitions = partitions
+        self._leaders: dict[tuple[str, int, int], int] = {}
+        self._broken: list[str] = []
+        cluster.keeper.written.append(self._note_write)
+        self._look()
+
+    def _require(self, holds: bool, rule: str) -> None:
+        if not holds:
+            self._cluster.world.note(f"BROKEN: {rule}")
+            self._history.failures.append(rule)
+
+    # ZooKeeper
+
+    def _note_write(self, session_id: int, path: str, before: bytes | None, after: bytes | None) -> None:
+        if path == "/controller" and after:
+            self._cluster.world.note(f"broker {json.loads(after)['brokerid']} is the controller")
+        if path == "/controller_epoch" and before and after:
+            self._require(int(after) > int(before), f"the controller epoch was {before!r}, and is {after!r}")
+        place = _is_state(path)
+        if place is not None and before and after:
+            name = f"{place[1]}-{place[2]}"
+            self._note_state(session_id, name, json.loads(before), json.loads(after))
+
+    def _note_state(self, session_id: int, name: str, old: Any, new: Any) -> None:
+        self._cluster.world.note(f"{name}: leader {new['leader']}, epoch {new['leader_epoch']}, in sync {new['isr']}")
+        self._require(new["leader_epoch"] >= old["leader_epoch"], f"{name}: the leader epoch falls: {old} {new}")
+        self._require(new["controller_epoch"] >= old["controller_epoch"], f"{name}: the controller epoch falls")
+        self._require(bool(new["isr"]), f"{name}: nothing is in sync")
+        if new["leader_epoch"] == old["leader_epoch"]:
+            self._require(new["leader"] == old["leader"], f"{name}: two leaders in one epoch: {old} {new}")
+            return
+        clean = new["leader"] in {-1, *old["isr"]}
+        self._require(clean, f"{name}: {new['leader']} was not in sync, and leads: {old} {new}")
+        self._require(set(new["isr"]) <= set(old["isr"]), f"{name}: an election adds to the in-sync set: {old} {new}")
+        host = self._cluster.keeper.host_of(session_id)
+        controller = self._cluster.keeper.tree.nodes.get("/controller")
+        is_controller = controller is not None and controller.owner == session_id
+        self._require(is_controller, f"{name}: {host} elects a leader, and is not the controller")
+
+    # Brokers
+
+    def _look(self) -> None:
+        """Look at all brokers, now and then."""
+        for broker in self._cluster.brokers.values():
+            for replica in broker.leads:
+                if replica.replicas and not isinstance(replica, Follower) and not replica.has_resigned:
+                    key = replica.topic, replica.index, replica.leader_epoch
+                    leader = self._leaders.setdefault(key, broker.node_id)
+                    self._require(leader == broker.node_id, f"{key} has leaders {leader} and {broker.node_id}")
+        self._cluster.world.after(LOOK_MS, self._look)
+
+    def are_sets_full(self) -> bool:
+        """Whether every replica is in sync."""
+        paths = [path for path in self._cluster.keeper.tree.nodes if _is_state(path)]
+        return len(paths) >= self._partitions and all(self._is_full(path) for path in paths)
+
+    def _is_full(self, path: str) -> bool:
+        state = self._cluster.keeper.fields(path)
+        return len(state["isr"]) == 3 and state["leader"] >= 0
+
+    # The end
+
+    def finish(self) -> None:
+        """What must be there at the end. Raises Broken."""
+        for index in range(self._partitions):
+            self._check_partition(index)
+        if self._history.failures:
+            raise Broken(self._history.failures[0])
+
+    def _check_partition(self, index: int) -> None:
+        state = self._cluster.state(index)
+        stored = {node_id: self._cluster.stored(node_id, index) for node_id in state.isr}
+        self._require(len(set(stored.values())) == 1, f"the replicas of {index} differ: {_ends(stored)}")
+        values = _values(stored[state.leader])
+        for (partition, value), offset in self._history.acknowledged.items():
+            if partition == index:
+                found = [at for at, each in values.items() if each == value]
+                self._require(bool(found), f"{value!r} of {index} was acknowledged, and is lost")
+                self._require(offset < 0 or found == [offset], f"{value!r} was acknowledged at {offset}: {found}")
+        all_values = list(values.values())
+        self._require(len(set(all_values)) == len(all_values), f"records of {index} are there twice")
+        for (partition, offset), value in self._history.seen.items():
+            if partition == index:
+                self._require(values.get(offset) == value, f"a consumer has seen {value!r} at {offset} of {index}")
+        sent = [value for partition, value in self._history.sent if partition == index]
+        self._require(all_values == sent, f"{index} has not what was sent, in its order")
+
+
+def _values(stored: bytes) -> dict[int, bytes]:
+    batches = split(memoryview(bytearray(stored)))
+    return {record.offset: record.value or b"" for _, batch in batches for record in iterate(batch)}
+
+
+def _ends(stored: dict[int, bytes]) -> str:
+    ends = {node_id: max(_values(data), default=-1) + 1 for node_id, data in stored.items()}
+    return f"ends {ends}, bytes { {node_id: len(data) for node_id, data in stored.items()} }"

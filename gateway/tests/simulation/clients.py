@@ -1,0 +1,266 @@
+"""The clients of a simulated cluster: idempotent producers, consumers, and a member that commits offsets.
+
+They do what stock clients do: ask any broker for the leader or the coordinator, ask again after each error that Kafka
+calls retriable and after each lost connection, and give a repeated batch the sequence that it had. Any other error is a
+failure of the simulation. What they were told is in `History`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from headgate.gateway.network.links import Link, Links
+from headgate.gateway.runtime.broker_links import LinkLost
+from headgate.gateway.runtime.tasks import Task, Tasks, sleep
+from headgate.gateway.tests.requests import commit_request, produce_request
+from headgate.gateway.tests.simulation.cluster import FIRST_PORT, TOPIC, Cluster
+from headgate.gateway.tests.simulation.world import EPOCH_MS, Host
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
+from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.protocol.schema import Message
+
+GROUP: Final = "g"
+BACKOFF_MS: Final = 100.0
+REQUEST_MS: Final = 4_000.0
+RETRIABLE: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+    )
+)
+
+
+class ClientFailure(AssertionError):
+    """A client was told something that no broker may tell it."""
+
+
+class History:
+    """What the clients were told."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.sent: list[tuple[int, bytes]] = []
+        """(partition, value) of each record that a producer has begun to send."""
+        self.acknowledged: dict[tuple[int, bytes], int] = {}
+        """(partition, value) of each acknowledged record -> its offset; -1 if the acknowledgement has none."""
+        self.seen: dict[tuple[int, int], bytes] = {}
+        """(partition, offset) -> the value that a consumer has read there."""
+        self.committed = -1
+        """The last offset whose commit was acknowledged."""
+        self.working = 0
+        """The clients that have not ended their work."""
+
+
+class ClientHost(Host):
+    """A client process."""
+
+    def __init__(self, cluster: Cluster, name: str, history: History) -> None:
+        super().__init__(cluster.world, name)
+        self.cluster = cluster
+        self.history = history
+        self.random: Random = cluster.world.random
+        self.tasks = Tasks(self.clock, self.scheduler)
+        self._links = Links(self.clock, self.scheduler, cluster.network.transports(self))
+        self._opened: dict[int, Link] = {}
+        self._places: dict[object, int] = {}
+
+    def begin(self, task: Task[None], *, must_end: bool = True) -> None:
+        """Run a task of this client."""
+        self.history.working += must_end
+        self.tasks.start(task, partial(self._ended, must_end))
+
+    def _ended(self, must_end: bool, result: object) -> None:
+        self.history.working -= must_end
+        if isinstance(result, Exception):
+            self.history.failures.append(f"{self.name}: {type(result).__name__}: {result}")
+
+    # Requests
+
+    def link(self, node_id: int) -> Link:
+        link = self._opened.get(node_id)
+        if link is None:
+            link = self._links.open(node_id, "127.0.0.1", FIRST_PORT + node_id, self.name)
+            self._opened[node_id] = link
+        return link
+
+    def ask(self, node_id: int, request: Message, version: int) -> Task[Any]:
+        """The answer of a broker, or None if there is none."""
+        try:
+            return (yield self.link(node_id).ask(request, version, REQUEST_MS))
+        except LinkLost:
+            return None
+
+    def ask_any(self, request: Message, version: int) -> Task[Any]:
+        """The answer of some broker, or None."""
+        return (yield from self.ask(self.random.choice(self.cluster.node_ids), request, version))
+
+    def pause(self) -> Task[None]:
+        yield sleep(self.scheduler, BACKOFF_MS * (0.5 + self.random.random()))
+
+    def check(self, codes: Iterable[int], what: str) -> bool:
+        """Whether no error came. Raises ClientFailure for an error that is not retriable."""
+        found = {ErrorCode(code) for code in codes} - {ErrorCode.NONE}
+        for code in found - RETRIABLE:
+            raise ClientFailure(f"{what}: {code.name}")
+        return not found
+
+    def leader(self, index: int) -> Task[int]:
+        """The leader of a partition, however often some broker has to be asked."""
+        while index not in self._places:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+            answer = yield from self.ask_any(request, 9)
+            if answer is not None and answer.topics[0].error_code == 0:
+                rows = [row for row in answer.topics[0].partitions if row.leader_id >= 0]
+                self._places.update({row.partition_index: row.leader_id for row in rows})
+            if index not in self._places:
+                yield from self.pause()
+        return self._places[index]
+
+    def coordinator(self) -> Task[int]:
+        """The coordinator of the group."""
+        while GROUP not in self._places:
+            answer = yield from self.ask_any(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+            if answer is not None and self.check([answer.coordinators[0].error_code], "FindCoordinator"):
+                self._places[GROUP] = answer.coordinators[0].node_id
+            else:
+                yield from self.pause()
+        return self._places[GROUP]
+
+    def insist(self, place: object, request: Message, version: int, codes: Any, what: str) -> Task[Any]:
+        """The answer without an error of the leader of a partition, or of the coordinator."""
+        while True:
+            node_id = yield from (self.coordinator() if place == GROUP else self.leader(place))  # type: ignore[arg-type]
+            answer = yield from self.ask(node_id, request, version)
+            if answer is not None and self.check(codes(answer), what):
+                return answer
+            self._places.pop(place, None)
+            yield from self.pause()
+
+    # Programs
+
+    def create_topic(self, partitions: int, configs: dict[str, str]) -> Task[None]:
+        """Create the topic, with three replicas of each partition."""
+        rows = [CreatableTopicConfig(name, value) for name, value in configs.items()]
+        request = CreateTopicsRequest(topics=[CreatableTopic(TOPIC, partitions, 3, [], rows)], timeout_ms=2_000)
+        while True:
+            answer = yield from self.ask_any(request, 5)
+            code = -1 if answer is None else answer.topics[0].error_code
+            if code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                return
+            if answer is not None:
+                self.check([code], "CreateTopics")
+            yield from self.pause()
+
+    def produce(self, index: int, batches: int, gap_ms: float) -> Task[None]:
+        """Produce batches to a partition, one after another."""
+        made = None
+        while made is None or not self.check([made.error_code], "InitProducerId"):
+            yield from self.pause()
+            made = yield from self.ask_any(InitProducerIdRequest(None, -1), 4)
+        sequence = 0
+        for _ in range(batches):
+            count = self.random.randint(1, 3)
+            values = [b"%s %d" % (self.name.encode(), sequence + number) for number in range(count)]
+            self.history.sent += [(index, value) for value in values]
+            data = build(
+                [Record(timestamp=EPOCH_MS, value=value) for value in values],
+                producer_id=made.producer_id,
+                producer_epoch=made.producer_epoch,
+                base_sequence=sequence,
+            )
+            request = produce_request(data, TOPIC, index, timeout_ms=3_000)
+            answer = yield from self.insist(index, request, 9, _produce_codes, "Produce")
+            base = answer.responses[0].partition_responses[0].base_offset
+            for number, value in enumerate(values):
+                self.history.acknowledged[index, value] = base + number if base >= 0 else -1
+            sequence += count
+            yield sleep(self.scheduler, gap_ms * self.random.random() * 2)
+
+    def consume(self, index: int) -> Task[None]:
+        """Read a partition from its beginning, for ever."""
+        offset = 0
+        while True:
+            wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 16)
+            request = FetchRequest(
+                max_wait_ms=500,
+                min_bytes=1,
+                session_id=0,
+                session_epoch=-1,
+                topics=[FetchTopic(TOPIC, partitions=[wanted])],
+            )
+            answer = yield from self.insist(index, request, 12, _fetch_codes, f"Fetch at {offset}")
+            row = answer.responses[0].partitions[0]
+            for header, batch in split(memoryview(bytearray(row.records or b""))):
+                for record in iterate(batch):
+                    self._see(index, record)
+                offset = header.last_offset + 1
+            yield sleep(self.scheduler, 200.0 * self.random.random())
+
+    def _see(self, index: int, record: Record) -> None:
+        before = self.history.seen.setdefault((index, record.offset), record.value or b"")
+        if before != record.value:
+            raise ClientFailure(f"offset {record.offset} of {index} was {before!r}, and is {record.value!r}")
+
+    def commit_offsets(self, count: int, gap_ms: float) -> Task[None]:
+        """Commit growing offsets, and look now and then."""
+        for offset in range(count):
+            request = commit_request(GROUP, {0: offset}, TOPIC)
+            yield from self.insist(GROUP, request, 2, _commit_codes, "OffsetCommit")
+            self.history.committed = offset
+            if self.random.random() < 0.3:
+                yield from self.look_at_offset()
+            yield sleep(self.scheduler, gap_ms * self.random.random() * 2)
+
+    def look_at_offset(self) -> Task[None]:
+        """The committed offset may not be an older one."""
+        topics = [OffsetFetchRequestTopics(TOPIC, partition_indexes=[0])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=topics)])
+        known = self.history.committed
+        answer = yield from self.insist(GROUP, request, 8, _offset_codes, "OffsetFetch")
+        found = answer.groups[0].topics[0].partitions[0].committed_offset
+        if found < known:
+            raise ClientFailure(f"the committed offset was {known}, and is {found}")
+
+
+def _produce_codes(answer: Any) -> list[int]:
+    return [answer.responses[0].partition_responses[0].error_code]
+
+
+def _fetch_codes(answer: Any) -> list[int]:
+    return [answer.error_code, answer.responses[0].partitions[0].error_code]
+
+
+def _commit_codes(answer: Any) -> list[int]:
+    return [answer.topics[0].partitions[0].error_code]
+
+
+def _offset_codes(answer: Any) -> list[int]:
+    group = answer.groups[0]
+    return [group.error_code, *(row.error_code for topic in group.topics for row in topic.partitions)]

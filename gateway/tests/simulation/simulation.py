@@ -1,0 +1,97 @@
+"""A simulated cluster from its seed to its checks.
+
+One seed again, with its trace: python -m headgate.gateway.tests.simulation.simulation SEED
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import partial
+from random import Random
+from typing import Final
+
+from headgate.gateway.tests.simulation.checks import Checks
+from headgate.gateway.tests.simulation.clients import ClientHost, History
+from headgate.gateway.tests.simulation.cluster import Cluster
+from headgate.gateway.tests.simulation.faults import Faults
+from headgate.gateway.tests.simulation.world import World
+
+PARTITIONS: Final = 2
+BATCHES: Final = 25
+FAULTS_MS: Final = 15_000.0
+WHOLE_WITHIN_MS: Final = 30_000.0
+"""From the end of the faults: all in-sync sets are full again, and all clients have ended their work."""
+
+
+class Simulation:
+    """One cluster, its clients, and its faults."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        plan = Random(seed)
+        settings: dict[str, str] = {}
+        if plan.random() < 0.4:
+            settings["headgate.flush"] = "commit"
+        self.cluster = Cluster(self.world, 3 if plan.random() < 0.8 else 4, settings)
+        self.cluster.has_slow_threads = plan.random() < 0.3
+        self.history = History()
+        self.checks = Checks(self.cluster, self.history, PARTITIONS)
+        self.faults = Faults(self.cluster, plan)
+        self._topic = {"segment.bytes": "1500"} if plan.random() < 0.3 else {}
+
+    def run(self) -> None:
+        """The whole history. Raises AssertionError."""
+        world, cluster = self.world, self.cluster
+        for node_id in cluster.node_ids:
+            cluster.start(node_id)
+        self._begin_clients()
+        self.faults.begin(FAULTS_MS)
+        self.world.run_for(FAULTS_MS)
+        self.faults.heal()
+        world.run_until(self._is_whole, WHOLE_WITHIN_MS, "all clients have ended, all in-sync sets are full")
+        self._client("last").begin(self._last.look_at_offset())
+        world.run_until(lambda: not self.history.working, WHOLE_WITHIN_MS, "the last look at the offset")
+        world.run_for(2_500)
+        self.checks.finish()
+
+    def _client(self, name: str) -> ClientHost:
+        self._last = ClientHost(self.cluster, name, self.history)
+        return self._last
+
+    def _begin_clients(self) -> None:
+        admin = self._client("admin")
+        admin.begin(admin.create_topic(PARTITIONS, self._topic))
+        self.world.run_until(lambda: not self.history.working, 10_000, "the topic is created")
+        gap_ms = FAULTS_MS / BATCHES
+        for index in range(PARTITIONS):
+            producer = self._client(f"producer-{index}")
+            producer.begin(producer.produce(index, BATCHES, gap_ms))
+            consumer = self._client(f"consumer-{index}")
+            consumer.begin(consumer.consume(index), must_end=False)
+        committer = self._client("committer")
+        committer.begin(committer.commit_offsets(BATCHES, gap_ms))
+
+    def _is_whole(self) -> bool:
+        if self.history.failures:
+            raise AssertionError(self.history.failures[0])
+        return not self.history.working and self.checks.are_sets_full()
+
+
+def run(seed: int) -> Simulation:
+    """One history."""
+    simulation = Simulation(seed)
+    try:
+        simulation.run()
+    except BaseException as error:
+        error.add_note("\n".join([*simulation.world.trace, f"python -m {__spec__.name if __spec__ else __name__} {seed}"]))
+        raise
+    return simulation
+
+
+if __name__ == "__main__":
+    made = Simulation(int(sys.argv[1]))
+    logging.basicConfig(level=logging.INFO, format="            %(name)s: %(message)s")
+    made.world.note = lambda text: print(f"{made.world.now_ms / 1000:8.3f} s  {text}")  # type: ignore[method-assign]
+    made.run()
+    print(made.world.events, "events,", len(made.history.acknowledged), "records")
