@@ -137,7 +137,7 @@ class MemoryConnection:
     def _lost(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._network.closed(self)
+            self._forget()
             self._link.lost("the connection was reset")
 
     # The ways
@@ -170,6 +170,7 @@ class MemoryConnection:
             self._reset()
 
     def _reset(self) -> None:
+        self._forget()
         self._send(self._to_client, self._lost)
 
     def reset_both(self) -> None:
@@ -183,7 +184,6 @@ class MemoryConnection:
         """A process at one end is gone."""
         if host is self.client:
             self._is_open = False
-            self._network.closed(self)
             self._send(self._to_server, self._finish)
         elif host is self.server:
             self._to_client.queue.clear()
@@ -233,7 +233,13 @@ class MemoryConnection:
             self._send(self._to_client, partial(self._answered, bytes(pieces)))
 
     def _finish(self) -> None:
-        self._network.closed(self)
         if self._connection is not None:
             self._connection.finish()
             self._connection = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Both ends know that the connection is gone."""
+        is_served = self._connection is not None and self.server is not None and self.server.is_running
+        if not (self._is_open or is_served):
+            self._network.closed(self)
