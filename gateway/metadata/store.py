@@ -364,7 +364,8 @@ class MetadataStore(ABC):
         if configs != old.broker_configs(self._config.node_id):
             self._config.change(*configs)
         for line in _log_lines(change.records, old):
-            logger.info("%s", line)
+            if self.knows_topics:  # else the topics are old, and this broker has just started
+                logger.info("%s", line)
         names = changed_topics(change.records, old, new)
         for listener in self._listeners:
             listener(old, new, names)

@@ -62,6 +62,8 @@ FIRST_DELAY_MS = 50.0
 """The wait after a first error, which an election explains: the leader may get its order later than the follower."""
 GRACE_MS = 50.0
 """The time for which a fetch waits for partitions that work; without them, it polls for this time."""
+LINE_EVERY_MS = 60_000.0
+"""The least time between two log lines about partitions that the leader refuses."""
 MAX_ADDED = 500
 """The partitions that one request adds to a session: ten thousand in one request would hold up the loop."""
 
@@ -265,6 +267,9 @@ class ReplicaFetcher:
         self._held_bytes = 0
         self._grace_end_ms = 0.0
         self._retry = Backoff(FIRST_DELAY_MS, FIRST_DELAY_MS)
+        self._refused: dict[FollowedPartition, str] = {}
+        """The partitions that the last answer refused, as the ones before did, with the reasons."""
+        self._next_line_ms = 0.0
         self._names_all = False
         """Whether the leader refused a session: the next request names all partitions, however many there are."""
         self._asked: Question | None = None
@@ -440,7 +445,7 @@ class ReplicaFetcher:
             yield from self._take_offsets(answer, question, now_ms)
             return
         if answer.error_code != ErrorCode.NONE:
-            self._refused(answer, now_ms)
+            self._refused_as_a_whole(answer, now_ms)
             return
         self._retry.reset()
         continues = self._session.accept(answer)
@@ -452,11 +457,21 @@ class ReplicaFetcher:
                     work = self._take_row(partition, row, now_ms)
                     if work is not None:
                         yield work
+        self._log_refused(now_ms)
         self._names_all = not continues
         if not continues:
             self._restart_session()
 
-    def _refused(self, answer: FetchResponse, now_ms: float) -> None:
+    def _log_refused(self, now_ms: float) -> None:
+        """Log the partitions that the leader still refuses after the time of an election, all in one line."""
+        refused, self._refused = self._refused, {}
+        if refused and now_ms >= self._next_line_ms:
+            self._next_line_ms = now_ms + LINE_EVERY_MS
+            partition, reason = next(iter(refused.items()))
+            message = "a leader still refuses fetches of %d partitions, such as %s-%d: %s"
+            logger.warning(message, len(refused), partition.key.topic, partition.key.number, reason)
+
+    def _refused_as_a_whole(self, answer: FetchResponse, now_ms: float) -> None:
         is_first = not self._retry.due_ms
         if is_first:
             logger.info("a leader refuses a fetch: %s", _name_of(answer.error_code))
@@ -558,17 +573,17 @@ class ReplicaFetcher:
     # FollowerWork
 
     def _delay(self, partition: FollowedPartition, reason: str, now_ms: float, *, is_usual: bool = False) -> None:
-        if partition.backoff is None:
-            partition.backoff = self._new_backoff()
-            level = logging.DEBUG if is_usual else logging.WARNING
-            logger.log(
-                level, "%s-%d cannot be replicated for now: %s", partition.key.topic, partition.key.number, reason
-            )
+        key, is_first = partition.key, partition.backoff is None
+        backoff = partition.backoff = partition.backoff or self._new_backoff()
         self._leave(partition)
         self._move(partition, FetchState.DELAYED)
-        partition.backoff.postpone(now_ms)
+        wait_ms = backoff.postpone(now_ms)
+        if not is_usual and is_first:
+            logger.warning("%s-%d cannot be replicated for now: %s", key.topic, key.number, reason)
+        elif is_usual and wait_ms >= self._config.replica_fetch_backoff_ms:
+            self._refused[partition] = reason
         self._number += 1
-        heapq.heappush(self._delayed, (partition.backoff.due_ms, self._number, partition))
+        heapq.heappush(self._delayed, (backoff.due_ms, self._number, partition))
 
     def _new_backoff(self) -> Backoff:
         most_ms = float(self._config.replica_fetch_backoff_ms)
@@ -629,7 +644,13 @@ class ReplicaFetcher:
                 self._added[partition.key] = partition
 
 
-_OF_ELECTIONS = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_OF_ELECTIONS = (
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""The errors of a leader that gets its order later than the follower."""
 
 
 def _is_awaited(partition: FollowedPartition, asked: ListOffsetsPartition) -> bool:

@@ -153,8 +153,12 @@ class ZooKeeperMetadataStore(MetadataStore):
         return self._nodes.controller_epoch
 
     def note_topics_known(self) -> None:
-        """All topics of the cluster were read or ordered: from now on the image shows clients about them."""
-        self._knows_topics = True
+        """All topics of the cluster were read or ordered: from now on clients get answers from the image."""
+        if not self._knows_topics:
+            self._knows_topics = True
+            topics = self.image.topics.values()
+            partitions = sum(len(topic.partitions) for topic in topics)
+            logger.info("topics of the cluster: %d, with %d partitions", len(topics), partitions)
 
     def check_controller(self) -> None:
         """Read `/controller` again: another broker says that it is the controller. `waiters` see the end of a term."""

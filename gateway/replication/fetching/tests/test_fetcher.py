@@ -175,6 +175,19 @@ def test_delays_double_up_to_the_setting() -> None:
     assert waits == [50, 100, 200, 200]
 
 
+def test_a_late_leader_gets_one_line_for_all_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    """None in the first moments, in which the leader has no order yet."""
+    bench = Bench(ModelLog(), ModelLog())
+    lines = []
+    for _ in range(5):
+        bench.fetch()
+        bench.take(*(row_of(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in range(2)))
+        lines.append(len(caplog.records))
+        bench.now_ms += bench.fetcher.wake_ms(bench.now_ms) - bench.now_ms
+    assert lines == [0, 0, 1, 1, 1]
+    assert caplog.messages == ["a leader still refuses fetches of 2 partitions, such as t-0: UNKNOWN_TOPIC_ID"]
+
+
 def test_a_failed_append_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(log_of(1, 3))
     for _ in range(2):

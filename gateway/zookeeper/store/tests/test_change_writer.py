@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,18 @@ def test_live_brokers_alone_are_no_knowledge_of_the_topics(tmp_path: Path) -> No
     two.kill_first()
     assert other.election.is_elected
     assert other.knows_topics
+    two.stop()
+
+
+def test_a_broker_that_starts_counts_the_old_topics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No line says that a topic was created, or has other configs, when a broker learns of the topic."""
+    two = TwoBrokers(tmp_path, is_linked=False)
+    two.change(lambda: two.stores[0].create_topic("t", 2, 1, {"retention.ms": "5000"}))
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "headgate"):
+        two.kill_first()
+    lines = [line for line in caplog.messages if "topic" in line]
+    assert lines == ["topics of the cluster: 1, with 2 partitions"]
     two.stop()
 
 
