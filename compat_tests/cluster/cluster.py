@@ -78,7 +78,10 @@ KINDS: Final[Mapping[str, NewBroker]] = {HEADGATE: new_headgate, KAFKA: new_kafk
 
 
 class Cluster:
-    """For the length of a with-block; `wires`, one a broker, lie between ZooKeeper and the brokers."""
+    """For the length of a with-block; `wires`, one a broker, lie between ZooKeeper and the brokers.
+
+    `new_broker` makes the brokers, if others than those of their kinds are wanted.
+    """
 
     def __init__(
         self,
@@ -87,12 +90,14 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         *,
         guests: Mapping[int, str] = MappingProxyType({}),
+        new_broker: NewBroker | None = None,
     ) -> None:
         toolchain.jars("zookeeper")
         self.directory = directory
         self.kind = kind
         self.kinds = {**dict.fromkeys(IDS, kind), **guests}
         self.settings = {**SETTINGS, **(settings or {})}
+        self._new_broker = new_broker
         self.zookeeper = ZooKeeper(is_synced=False)
         self.brokers: dict[int, Broker] = {}
         self.wires: dict[int, Wire] = {}
@@ -108,7 +113,8 @@ class Cluster:
             for broker_id in IDS:
                 wire = self.wires[broker_id] = stack.enter_context(contextlib.closing(Wire(self.zookeeper.port)))
                 directory, connect = self.directory / f"broker-{broker_id}", f"127.0.0.1:{wire.port}"
-                self.brokers[broker_id] = KINDS[self.kinds[broker_id]](directory, broker_id, connect, self.settings)
+                make = self._new_broker or KINDS[self.kinds[broker_id]]
+                self.brokers[broker_id] = make(directory, broker_id, connect, self.settings)
             stack.callback(self._end)
             self._start_all(lambda kind: kind == self.kind)
             self._start_all(lambda kind: kind != self.kind)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, SETTINGS, Cluster, Roles
+from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, Cluster, Roles, new_headgate
 from compat_tests.cluster.traffic import Traffic
 from compat_tests.harness import toolchain
-from compat_tests.harness.broker import HeadgateBroker
+from compat_tests.harness.broker import Broker, HeadgateBroker
 from compat_tests.harness.waiting import until
 from compat_tests.storage.small_disk import SmallDisk
 
@@ -182,13 +182,14 @@ def test_nothing_acknowledged_is_lost_to_a_full_disk(tmp_path: Path, figure: Cal
     except OSError as error:
         toolchain.missing(f"no small disk: {error}")
     small = 2
-    with disk, Cluster(tmp_path, HEADGATE) as cluster:
-        cluster.kill(small)
-        connect = f"127.0.0.1:{cluster.wires[small].port}"
-        wanted = {**SETTINGS, "zookeeper.connect": connect, "broker.id": str(small)}
-        cluster.brokers[small] = FollowerOnSmallDisk(tmp_path / "small", disk, wanted)
-        cluster.start(small)
-        cluster.wait_for_full_sets()
+
+    def new_broker(directory: Path, broker_id: int, connect: str, settings: Mapping[str, str]) -> Broker:
+        if broker_id != small:
+            return new_headgate(directory, broker_id, connect, settings)
+        wanted = {"zookeeper.connect": connect, "broker.id": str(broker_id), **settings}
+        return FollowerOnSmallDisk(directory, disk, wanted)
+
+    with disk, Cluster(tmp_path, HEADGATE, new_broker=new_broker) as cluster:
         with Traffic(cluster, [(0, 1, small), (1, small, 0)] * 2) as traffic:
             disk.fill()
             cluster.wait_for_sets(traffic.topic, without=small)

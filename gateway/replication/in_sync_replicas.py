@@ -28,6 +28,9 @@ logger = logging.getLogger("headgate.replication")
 
 RETRY_MS = 1_000.0
 """The pause after a refused change."""
+LINE_MS = 100.0
+"""The time for which changes share log lines: a broker that is back joins the sets of hundreds of partitions."""
+MOST_LINES = 8
 AT_ONCE = 64
 """The partitions whose followers are looked at in one turn: one costs about 2 us."""
 
@@ -67,6 +70,7 @@ class InSyncReplicas:
         self._live: AbstractSet[int] = frozenset()
         self._wished: dict[Replica, None] = {}
         """Replicas that a follower could have joined: it was not alive, or another change was under way."""
+        self._lines: list[str] = []
         self.shrinks = self.expands = self.refusals = 0
 
     def watch(self, replica: Replica) -> None:
@@ -158,8 +162,21 @@ class InSyncReplicas:
             progress.fixed_until_ms = now_ms
             self.shrinks += len(isr) < len(before)
             self.expands += len(isr) > len(before)
-            logger.info("%s: in sync are %s, after %s", name, isr, before)
+            self._log_soon(f"{name}: in sync are {isr}, after {before}")
             replica.assign(self._config.node_id, leader_epoch, replica.replicas, isr, partition_epoch, now_ms)
+
+    def _log_soon(self, line: str) -> None:
+        if not self._lines:
+            self._tasks.scheduler.call_after(LINE_MS, self._log)
+        self._lines.append(line)
+
+    def _log(self) -> None:
+        """Log the last changes: each, or many in one line."""
+        lines, self._lines = self._lines, []
+        for line in lines if len(lines) <= MOST_LINES else ():
+            logger.info("%s", line)
+        if len(lines) > MOST_LINES:
+            logger.info("%d in-sync sets have changed, such as %s", len(lines), lines[0])
 
 
 def _fail_stuck_appends(replica: Replica, progress: Progress, since_ms: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,7 @@ import pytest
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Node
 from headgate.gateway.replication.append import ACKS_ALL, Append
-from headgate.gateway.replication.in_sync_replicas import AT_ONCE, RETRY_MS, InSyncReplicas
+from headgate.gateway.replication.in_sync_replicas import AT_ONCE, LINE_MS, MOST_LINES, RETRY_MS, InSyncReplicas
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Ask, Tasks, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
@@ -46,12 +47,12 @@ class Changes:
 
 
 class LedPartition:
-    """One partition of the topic `t`, which node 0 leads."""
+    """Partition 0 of the topic `t`, whose partitions node 0 leads."""
 
-    def __init__(self, path: Path, isr: tuple[int, ...] = ALL, **settings: str) -> None:
+    def __init__(self, path: Path, isr: tuple[int, ...] = ALL, partitions: int = 1, **settings: str) -> None:
         self.node = HandlerBroker(path, **settings)
         self.metadata = self.node.services.metadata
-        self.metadata.create_topic("t", 1)
+        self.metadata.create_topic("t", partitions)
         self.changes = Changes()
         self.in_sync_replicas = self.node.services.partitions.leadership.in_sync_replicas
         self.in_sync_replicas.changes = self.changes
@@ -60,15 +61,17 @@ class LedPartition:
     def order(self, leader: int = 0, isr: tuple[int, ...] = ALL, epoch: int = 0, live: tuple[int, ...] = ALL) -> None:
         """The image of the cluster has this state from now on."""
         old = self.metadata.image
-        before = old.topics["t"].partitions[0]
-        state = before._replace(
-            leader=leader,
-            leader_epoch=before.leader_epoch + epoch,
-            replicas=ALL,
-            isr=isr,
-            partition_epoch=before.partition_epoch + 1,
-        )
-        topic = old.topics["t"]._replace(partitions=(state,))
+        states = [
+            before._replace(
+                leader=leader,
+                leader_epoch=before.leader_epoch + epoch,
+                replicas=ALL,
+                isr=isr,
+                partition_epoch=before.partition_epoch + 1,
+            )
+            for before in old.topics["t"].partitions
+        ]
+        topic = old.topics["t"]._replace(partitions=tuple(states))
         brokers = {node_id: Node(node_id, None, {}) for node_id in live}
         self.metadata.image = old._replace(topics={**old.topics, "t": topic}, brokers=brokers)
         self.node.services.partitions.follow(old, self.metadata.image, ["t"])
@@ -96,10 +99,11 @@ class LedPartition:
         start: int = 0,
         session: tuple[int, int] = (0, -1),
         is_named: bool = True,
+        index: int = 0,
     ) -> Any:
         """The outcome of a fetch by a follower; node -1 is a consumer."""
         wanted = FetchPartition(
-            partition=0,
+            partition=index,
             fetch_offset=offset,
             log_start_offset=start,
             partition_max_bytes=1 << 20,
@@ -311,6 +315,19 @@ def test_a_dead_broker_does_not_join(led: LedPartition) -> None:
     led.order(isr=(0, 1), live=(0, 1))
     led.row(2, 0)
     assert led.changes.asked == []
+
+
+@pytest.mark.parametrize("count, lines", [(MOST_LINES, MOST_LINES), (MOST_LINES + 1, 1)])
+def test_many_changes_are_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int, lines: int) -> None:
+    led = LedPartition(tmp_path, isr=(0, 1), partitions=count)
+    caplog.set_level(logging.INFO, "headgate.replication")
+    for index in range(count):
+        led.row(2, 0, index=index)
+        led.changes.answer(led.replica.partition_epoch + 1)
+    led.node.time.advance(LINE_MS)
+    assert len(caplog.messages) == lines
+    assert "t-0: in sync are (0, 1, 2), after (0, 1)" in caplog.text
+    led.node.close()
 
 
 def test_an_answer_from_before_a_new_epoch_changes_nothing(led: LedPartition) -> None:
