@@ -44,6 +44,7 @@ TOGETHER: tuple[str | tuple[str, ...], ...] = (
     "compat_tests/storage/test_power_cut",
     "compat_tests/zookeeper/test_offsets",
     "compat_tests/cluster/test_followers",
+    "compat_tests/cluster/test_faults.py::test_nothing_acknowledged_is_lost_to[",
 )
 # Files with a test of more than twenty seconds
 LONG = {
@@ -59,6 +60,7 @@ LONG = {
     "spark/test_sink",
     "spark/test_table",
     "spark/test_sink_kills",
+    "cluster/test_faults",
     "cluster/test_followers",
 }
 

@@ -167,6 +167,20 @@ class Cluster:
         os.kill(self.brokers[broker_id].pid, signal.SIGCONT)
         self.paused.discard(broker_id)
 
+    def repair(self) -> None:
+        """Have everything run and reach each other again, whatever a test that failed has left behind."""
+        if self.zookeeper.process is None:
+            self.zookeeper.start()
+        os.kill(self.zookeeper.pid, signal.SIGCONT)
+        for broker_id, wire in self.wires.items():
+            if wire.is_cut:
+                wire.mend()
+            if broker_id in self.paused:
+                self.resume(broker_id)
+            if not self.brokers[broker_id].is_running():
+                self.start(broker_id)
+        self.wait_for_full_sets()
+
     # ------------------------------------------------------------------------------------------------------ waits
 
     def wait_for_session_end(self, broker_id: int) -> float:

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -18,13 +19,15 @@ from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, Cluster,
 from compat_tests.cluster.traffic import Traffic
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker
+from compat_tests.harness.topics import delete_topic
 from compat_tests.harness.waiting import until
 from compat_tests.storage.small_disk import SmallDisk
 
-KINDS = [pytest.param(HEADGATE, marks=pytest.mark.soak), pytest.param(KAFKA, marks=pytest.mark.soak)]
+KINDS = [HEADGATE, pytest.param(KAFKA, marks=pytest.mark.soak)]
 # How long the producers may be without an acknowledgement: the session, and the election after it
 FLOW_LIMIT_S = 30.0
 DISK_BYTES = 64 << 20
+SOAK_FAULTS = 200
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,11 @@ def start_zookeeper(cluster: Cluster, _target: int) -> None:
 
 
 def pause_zookeeper(cluster: Cluster, _target: int) -> None:
-    assert cluster.zookeeper.process is not None
-    os.kill(cluster.zookeeper.process.pid, signal.SIGSTOP)
+    os.kill(cluster.zookeeper.pid, signal.SIGSTOP)
 
 
 def resume_zookeeper(cluster: Cluster, _target: int) -> None:
-    assert cluster.zookeeper.process is not None
-    os.kill(cluster.zookeeper.process.pid, signal.SIGCONT)
+    os.kill(cluster.zookeeper.pid, signal.SIGCONT)
 
 
 def cut(cluster: Cluster, target: int) -> None:
@@ -134,8 +135,35 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield cluster
 
 
+@pytest.fixture(autouse=True)
+def whole_again(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A fault that a test did not survive is no fault of the next test."""
+    cluster = request.getfixturevalue("cluster") if "cluster" in request.fixturenames else None
+    yield
+    if cluster is not None:
+        cluster.repair()
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_nothing_acknowledged_is_lost_to(cluster: Cluster, fault: Fault, figure: Callable[[str], None]) -> None:
+    figure(survive(cluster, fault)[1])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("cluster", [HEADGATE], indirect=True)
+@pytest.mark.parametrize("number", range(SOAK_FAULTS), ids="number {}".format)
+def test_nothing_is_lost_to_faults_in_random_order(
+    cluster: Cluster, number: int, figure: Callable[[str], None]
+) -> None:
+    """`-k "number 57"` repeats one of them. One cluster has all of them, one after the other."""
+    traffic, line = survive(cluster, Random(number).choice(FAULTS))
+    figure(f"number {number}: {line}")
+    for topic in (traffic.topic, traffic.java_topic):
+        delete_topic(cluster.bootstrap, topic)
+
+
+def survive(cluster: Cluster, fault: Fault) -> tuple[Traffic, str]:
+    """Have a fault under load, and check what it must not have done. Returns the traffic, and a line of figures."""
     roles = cluster.roles()
     target = fault.target.choose(roles)
     first, second = fault.target.leaders(roles)
@@ -156,7 +184,8 @@ def test_nothing_acknowledged_is_lost_to(cluster: Cluster, fault: Fault, figure:
     assert all(old <= new for old, new in zip(before, after, strict=True))
     assert flow_s < FLOW_LIMIT_S
     assert full_s < FULL_LIMIT_S
-    figure(f"{cluster.kind}, {fault.name}: {count} records in 3 logs; sets full after {full_s:.2f} s, epochs {after}")
+    figures = f"{count} records in 3 logs; sets full after {full_s:.2f} s, epochs {after}"
+    return traffic, f"{cluster.kind}, {fault.name}: {figures}"
 
 
 class FollowerOnSmallDisk(HeadgateBroker):
@@ -173,7 +202,6 @@ class FollowerOnSmallDisk(HeadgateBroker):
         return self.disk.root / "data" / f"{topic}-{partition}"
 
 
-@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_to_a_full_disk(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """The disk of a follower, without a byte left: the others take it out of their sets, and in again."""
     (tmp_path / "disk").mkdir()

@@ -34,12 +34,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def whole_again(cluster: Cluster) -> Iterator[None]:
     """A test that fails leaves no broker behind that is stopped."""
     yield
-    for one, broker in cluster.brokers.items():
-        if one in cluster.paused:
-            cluster.resume(one)
-        if not broker.is_running():
-            cluster.start(one)
-    cluster.wait_for_full_sets()
+    cluster.repair()
 
 
 def test_any_broker_creates_a_topic_with_three_replicas(cluster: Cluster) -> None:

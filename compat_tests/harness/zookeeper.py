@@ -84,6 +84,11 @@ class ZooKeeper:
         """host:port for zookeeper.connect."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "ZooKeeper does not run"
+        return self.process.pid
+
     def start(self) -> None:
         """Start the server and wait until it serves."""
         sync = f"-Dzookeeper.forceSync={'yes' if self.is_synced else 'no'}"
