@@ -70,13 +70,20 @@ class InSyncReplicas:
         self._live: AbstractSet[int] = frozenset()
         self._wished: dict[Replica, None] = {}
         """Replicas that a follower could have joined: it was not alive, or another change was under way."""
+        self._last_fetches_ms: dict[int, float] = {}
         self._lines: list[str] = []
         self.shrinks = self.expands = self.refusals = 0
 
     def watch(self, replica: Replica) -> None:
         """Watch the followers of a replica as long as this broker leads it."""
+        assert replica.progress is not None, f"{replica!r} has no followers"
+        replica.progress.last_fetches_ms = self._last_fetches_ms
         self._watched[replica] = None
         self._look.start(self._look_for_lag)
+
+    def note_request(self, follower: FollowerFetch) -> None:
+        """Note a request of a follower, whatever its partitions."""
+        self._last_fetches_ms[follower.node_id] = follower.arrival_ms
 
     def note_fetch(self, replica: Replica, follower: FollowerFetch, offset: int, log_start: int) -> None:
         """Note the fetch of a follower. Raises KafkaError as `Replica.note_fetch` does."""

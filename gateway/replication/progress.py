@@ -5,7 +5,8 @@ A fetch from an offset proves that the follower has everything before that offse
 - the high watermark: the least log end of the leader and of the in-sync followers. Followers that are about to join the
   in-sync set count from the request to join on, those that are about to leave count until they have left. So the high
   watermark is right whether or not the change of the set is stored;
-- who lags: an in-sync follower that was not at the end of the leader's log for `replica.lag.time.max.ms`;
+- who lags: an in-sync follower that was not at the end of the leader's log for `replica.lag.time.max.ms`. Without
+  new records a follower's session does not name the partition: then the last fetch of its broker is the last time;
 - who may join: a follower that has everything below the high watermark, and everything from before this leader epoch.
 
 Pure: time is passed in, in milliseconds of a clock that never goes back. Sources: Apache Kafka's `Partition` and
@@ -14,7 +15,7 @@ Pure: time is passed in, in milliseconds of a clock that never goes back. Source
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headgate.gateway.runtime.tasks import WaitList
@@ -35,9 +36,10 @@ class FollowerFetch(NamedTuple):
 class FollowerProgress:
     """One follower: its log as of its last fetch, and the last time at which the follower had everything."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetch_ms", "fetched_end", "log_end", "log_start")
+    __slots__ = ("broker_epoch", "caught_up_ms", "fetch_ms", "fetched_end", "log_end", "log_start", "node_id")
 
-    def __init__(self, caught_up_ms: float) -> None:
+    def __init__(self, node_id: int, caught_up_ms: float) -> None:
+        self.node_id = node_id
         self.log_end = UNKNOWN
         self.log_start = UNKNOWN
         self.broker_epoch = UNKNOWN
@@ -69,6 +71,7 @@ class Progress:
         "change_began_ms",
         "epoch_start",
         "fixed_until_ms",
+        "last_fetches_ms",
         "starts",
         "waiters",
     )
@@ -85,6 +88,8 @@ class Progress:
         """No change of the in-sync set begins before: one is under way, or was refused."""
         self.change_began_ms = 0.0
         """The begin of the last change of the in-sync set."""
+        self.last_fetches_ms: Mapping[int, float] = {}
+        """The times of the last fetches of brokers, whatever their partitions."""
         self.waiters = WaitList()
         """Fetches of followers, which wait for the end of the log and not for the high watermark."""
         self.starts = WaitList()
@@ -99,7 +104,7 @@ class Progress:
     def assign(self, followers: Collection[int], in_sync: Collection[int], now_ms: float) -> None:
         """Take over the stored state. Followers that are new, or in sync again, have the whole lag time to catch up."""
         before = self._followers
-        self._followers = {node_id: before.get(node_id) or FollowerProgress(now_ms) for node_id in followers}
+        self._followers = {node_id: before.get(node_id) or FollowerProgress(node_id, now_ms) for node_id in followers}
         for node_id in frozenset(in_sync) - self._in_sync & frozenset(before):
             if node_id in self._followers:
                 self._followers[node_id].caught_up_ms = now_ms
@@ -144,7 +149,8 @@ class Progress:
             return False
         for follower in self._counted:
             if follower.log_end >= before:
-                follower.caught_up_ms = now_ms
+                last_ms = self.last_fetches_ms.get(follower.node_id, now_ms)
+                follower.caught_up_ms = max(follower.caught_up_ms, last_ms)
         return True
 
     def committed_end(self, leader_end: int) -> int:

@@ -75,7 +75,9 @@ def _plan(
     now_ms = broker.clock.monotonic_ms()
     turn = broker.fetch_sessions.begin(request, context.version, now_ms)
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        reader.serve_follower(_follower(request, now_ms))
+        follower = _follower(request, now_ms)
+        broker.partitions.leadership.in_sync_replicas.note_request(follower)
+        reader.serve_follower(follower)
     return FetchPlan(request, broker, turn, now_ms, reader, read)
 
 

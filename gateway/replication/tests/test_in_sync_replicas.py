@@ -256,6 +256,31 @@ def test_a_follower_that_lags_leaves_the_set(led: LedPartition) -> None:
     assert led.replica.isr == (0, 1)
 
 
+def test_a_follower_that_is_gone_lags_at_the_next_record(led: LedPartition) -> None:
+    """Its lag does not begin with the record: clients whose other appends had to wait would wait as long again."""
+    for node_id in (1, 2):
+        led.row(node_id, 0)
+    led.node.time.advance(1500)
+    led.row(1, 0)
+    led.produce()
+    led.row(1, 1)
+    led.node.time.advance(500)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1)]
+
+
+def test_a_session_without_news_is_a_sign_of_life(led: LedPartition) -> None:
+    session_id = led.fetch(2, 0, session=(0, 0)).session_id
+    led.row(1, 0)
+    led.node.time.advance(1400)
+    led.fetch(2, 0, session=(session_id, 1), is_named=False)
+    led.produce()
+    led.row(1, 1)
+    led.node.time.advance(900)
+    assert led.changes.asked == []
+    led.node.time.advance(600)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1)]
+
+
 def test_appends_fail_while_the_set_cannot_be_changed(led: LedPartition) -> None:
     for node_id in (1, 2):
         led.row(node_id, 0)
