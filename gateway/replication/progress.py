@@ -147,9 +147,10 @@ class Progress:
         before, self._leader_end = self._leader_end, leader_end
         if leader_end <= before:
             return False
+        last_fetches_ms = self.last_fetches_ms
         for follower in self._counted:
             if follower.log_end >= before:
-                last_ms = self.last_fetches_ms.get(follower.node_id, now_ms)
+                last_ms = last_fetches_ms.get(follower.node_id, now_ms)
                 follower.caught_up_ms = max(follower.caught_up_ms, last_ms)
         return True
 
