@@ -74,9 +74,13 @@ class JavaProducer:
                 self.sent += 1
             time.sleep(JAVA_PAUSE_S)
 
+    def end(self) -> None:
+        """Send no more."""
+        self._is_ending.set()
+
     def finish(self) -> None:
         """Send no more, and wait until all is acknowledged."""
-        self._is_ending.set()
+        self.end()
         self._thread.join(JAVA_END_LIMIT_S)
         assert not self._thread.is_alive(), "records of the Java producer were never answered"
         if self.failure is not None:
@@ -180,8 +184,9 @@ class Traffic:
         with ExitStack() as stack:
             self.group = Group(self.cluster.bootstrap, self.topic, self.partitions)
             stack.callback(self.group.close)
-            self.group.begin()
             self.java = JavaProducer(self.cluster.bootstrap, self.java_topic, self.partitions)
+            stack.callback(self.java.end)
+            self.group.begin()
             stack.enter_context(self.load)
             self.flow()
             self._stack = stack.pop_all()

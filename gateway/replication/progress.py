@@ -143,7 +143,7 @@ class Progress:
         return follower
 
     def note_write(self, leader_end: int, now_ms: float) -> bool:
-        """Whether the leader's log has grown since the last call: followers that had everything begin to lag now."""
+        """Whether the leader's log has grown since the last call. Followers that had everything begin to lag."""
         before, self._leader_end = self._leader_end, leader_end
         if leader_end <= before:
             return False
