@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, KAFKA, Cluster, Roles, new_headgate
+from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, IDS, KAFKA, Cluster, Roles
 from compat_tests.cluster.traffic import Traffic
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker
@@ -188,7 +189,7 @@ def survive(cluster: Cluster, fault: Fault) -> tuple[Traffic, str]:
     return traffic, f"{cluster.kind}, {fault.name}: {figures}"
 
 
-class FollowerOnSmallDisk(HeadgateBroker):
+class BrokerOnSmallDisk(HeadgateBroker):
     """A broker with its data on a small disk, which has a mount namespace of its own."""
 
     def __init__(self, directory: Path, disk: SmallDisk, settings: Mapping[str, str]) -> None:
@@ -202,27 +203,35 @@ class FollowerOnSmallDisk(HeadgateBroker):
         return self.disk.root / "data" / f"{topic}-{partition}"
 
 
+@contextmanager
+def small_disks(directory: Path) -> Iterator[dict[int, SmallDisk]]:
+    """A small disk for each broker: it is not known yet which one will only follow."""
+    with ExitStack() as stack:
+        disks = {}
+        for broker_id in IDS:
+            mount = directory / f"disk-{broker_id}"
+            mount.mkdir()
+            try:
+                disks[broker_id] = stack.enter_context(SmallDisk(mount, DISK_BYTES))
+            except OSError as error:
+                toolchain.missing(f"no small disk: {error}")
+        yield disks
+
+
 def test_nothing_acknowledged_is_lost_to_a_full_disk(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """The disk of a follower, without a byte left: the others take it out of their sets, and in again."""
-    (tmp_path / "disk").mkdir()
-    try:
-        disk = SmallDisk(tmp_path / "disk", DISK_BYTES)
-    except OSError as error:
-        toolchain.missing(f"no small disk: {error}")
-    small = 2
 
     def new_broker(directory: Path, broker_id: int, connect: str, settings: Mapping[str, str]) -> Broker:
-        if broker_id != small:
-            return new_headgate(directory, broker_id, connect, settings)
         wanted = {"zookeeper.connect": connect, "broker.id": str(broker_id), **settings}
-        return FollowerOnSmallDisk(directory, disk, wanted)
+        return BrokerOnSmallDisk(directory, disks[broker_id], wanted)
 
-    with disk, Cluster(tmp_path, HEADGATE, new_broker=new_broker) as cluster:
-        with Traffic(cluster, [(0, 1, small), (1, small, 0)] * 2) as traffic:
-            disk.fill()
-            cluster.wait_for_sets(traffic.topic, without=small)
+    with small_disks(tmp_path) as disks, Cluster(tmp_path, HEADGATE, new_broker=new_broker) as cluster:
+        first, second, follower = cluster.roles()
+        with Traffic(cluster, [(first, second, follower), (second, follower, first)] * 2) as traffic:
+            disks[follower].fill()
+            cluster.wait_for_sets(traffic.topic, without=follower)
             traffic.flow()
-            disk.clear()
+            disks[follower].clear()
             full_s = cluster.wait_for_full_sets()
             traffic.flow()
         count = traffic.check()
