@@ -7,8 +7,8 @@ A change of the set is a conditional write to the stored state of the partition,
 one change under way. Until the outcome is known, the high watermark counts the followers of both sets. A refused change
 leaves the old set; the next one is tried after a pause, as a newer state is on its way then.
 
-A change may have no outcome for long: this broker cannot reach the store of the sets. A follower that is gone may follow
-another leader by then. Appends that wait for such a follower fail, and clients ask for the leader.
+A change may have no outcome for long: this broker cannot reach the store of the sets. A follower that is gone may then
+follow another leader. Appends that wait for such a follower fail, and clients ask for the leader.
 """
 
 from __future__ import annotations
