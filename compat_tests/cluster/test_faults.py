@@ -152,11 +152,11 @@ def test_nothing_acknowledged_is_lost_to(cluster: Cluster, fault: Fault, figure:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("cluster", [HEADGATE], indirect=True)
-@pytest.mark.parametrize("number", range(SOAK_FAULTS), ids="number {}".format)
+@pytest.mark.parametrize("number", range(SOAK_FAULTS), ids="number-{:03}".format)
 def test_nothing_is_lost_to_faults_in_random_order(
     cluster: Cluster, number: int, figure: Callable[[str], None]
 ) -> None:
-    """`-k "number 57"` repeats one of them. One cluster has all of them, one after the other."""
+    """`-k number-057` repeats one of them. One cluster has all of them, one after the other."""
     traffic, line = survive(cluster, Random(number).choice(FAULTS))
     figure(f"number {number}: {line}")
     for topic in (traffic.topic, traffic.java_topic):
