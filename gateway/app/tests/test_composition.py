@@ -50,10 +50,10 @@ def test_coordinators_follow_the_metadata_behind_partitions(config: BrokerConfig
     listeners: list[str] = []
     with mock.patch.object(MetadataStore, "on_change", lambda _, listener: listeners.append(listener.__qualname__)):
         BrokerParts(config, Seams(files=UnsyncedFiles())).close()
-    first, second, third, _, last = listeners
+    first, *coordinators, _, last = listeners
     assert (first, last) == ("ReplicaManager.follow", "EmbeddedSource.follow")
-    assert second.endswith(".follow")
-    assert third.endswith(".follow")
+    assert coordinators
+    assert all(name.endswith(".follow") for name in coordinators)
 
 
 def test_services_are_built_of_the_seams(config: BrokerConfig) -> None:

@@ -112,6 +112,8 @@ class ZooKeeperConnection:
             result = self._run(make(), what)
             if isinstance(result, EarlierSession):
                 self._await_end(result)
+            elif isinstance(result, Overtaken) and self._clock.monotonic_ms() >= self._deadline_ms:
+                raise refusals.overtaken(self.connect, self.wait_ms, what, result)
             elif isinstance(result, Lost | Overtaken):
                 logger.info("ZooKeeper at %s: %s; trying again", self.connect, result)
                 self._pause()

@@ -46,6 +46,14 @@ def no_end(connect: str, waited_ms: float, what: str) -> ZooKeeperRefusal:
     )
 
 
+def overtaken(connect: str, waited_ms: float, what: str, reason: Exception) -> ZooKeeperRefusal:
+    """Each try has met a change of another broker."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect}: {what} was not done within {waited_ms / 1000:g} s: {reason}; look into the log of the"
+        " controller, then start this broker again"
+    )
+
+
 def other_cluster(connect: str, found: str, directory: str, own: str) -> ZooKeeperRefusal:
     """The log directories belong to another cluster. Kafka's phrase is "doesn't match stored clusterId"."""
     return ZooKeeperRefusal(

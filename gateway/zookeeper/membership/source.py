@@ -199,8 +199,10 @@ class ZooKeeperSource:
     def _read_as_broker(self, session: Session) -> Task[ClusterTree]:
         """The cluster without its topics. Raises Overtaken while the first controller creates the cluster."""
         cluster = read_cluster((yield from read_broker_nodes(session, self._watches.note)), self._new_topic_id)
-        if not cluster.image.cluster_id or cluster.controller is None:
+        if cluster.controller is None:
             raise Overtaken("the controller changes")
+        if not cluster.image.cluster_id:
+            raise Overtaken(f"broker {cluster.controller.broker_id}, the controller, has not written {CLUSTER_ID_PATH}")
         logger.info("broker %d is the controller", cluster.controller.broker_id)
         return cluster
 

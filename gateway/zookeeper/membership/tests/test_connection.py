@@ -118,6 +118,15 @@ def test_whoever_was_overtaken_begins_again() -> None:
     assert starting.clock.elapsed_ms >= 400
 
 
+def test_a_start_that_is_always_overtaken_ends() -> None:
+    starting = StartingBroker(zookeeper_connection_timeout_ms="3000")
+    connection = starting.connect()
+    sentence = "the topics was not done within 3 s: x; look into the log of the controller"
+    with pytest.raises(ZooKeeperRefusal, match=sentence):
+        connection.complete(lambda: _raising([Overtaken("x")]), "the topics")
+    assert starting.clock.elapsed_ms <= 4000
+
+
 def test_an_earlier_session_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     starting = StartingBroker(zookeeper_connection_timeout_ms="3000")
     errors: list[Exception] = [EarlierSession(0, 9, OWNER)] * 50

@@ -177,8 +177,8 @@ def test_an_embedded_log_and_zookeeper_refuse_each_other(tmp_path: Path) -> None
 
 def test_a_refused_start_leaves_nothing_behind(tmp_path: Path) -> None:
     keeper = ZooKeeperModel()
-    put_broker(keeper, connected(keeper), 7)
-    with pytest.raises(ZooKeeperRefusal, match="has broker 7"):
+    put_broker(keeper, connected(keeper), 0)
+    with pytest.raises(ZooKeeperRefusal, match=r"node\.id=0 is in use"):
         start(keeper, tmp_path)
     assert not keeper.sessions[-1].is_open
     start(ZooKeeperModel(), tmp_path)
