@@ -611,7 +611,7 @@ class ReplicaManager:
             elif self._log_manager.unopened.get(key) is not None:  # a thread opens it, perhaps for the second time
                 self._states.move(key, Unavailable(PartitionState.DELETING, deleted_topic_id=topic.topic_id))
             else:
-                others.append(key)  # no thread may open these any more
+                others.append(key)  # no thread may open these from now on
         self._delete(others, topic.topic_id)
         for first in range(0, len(keys), AT_ONCE):
             self._delete_later(keys[first : first + AT_ONCE], topic.topic_id)
