@@ -13,8 +13,8 @@ A small write may be staged with others of the same turn. The coordinator replay
 log differs from the replayed records for another reason, the shard is loaded again from its log. During a load requests
 get COORDINATOR_LOAD_IN_PROGRESS, and clients retry.
 
-A decision is written, answered and followed by its effects under one leader epoch. A later epoch may have another
-history: the client looks for its coordinator again, and the shard is loaded again.
+The shard ends with the lead: the client looks for its coordinator again. A later leader epoch of the same lead changes
+nothing: the set has lost or found a follower, and the log is the same. Effects have the epoch of their own time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
 Ended = Callable[[Any], None]
 Perform = Callable[[Sequence[object], int], None]
-"""(effects of one decision, the leader epoch under which its write began): carry the effects out."""
+"""(effects of one decision, the present leader epoch): carry the effects out."""
 
 TICK_RETRY_MS = 500.0
 """The pause before the retry of a tick whose write failed, as for Kafka's timers."""
@@ -310,7 +310,6 @@ class Coordinator(Generic[S]):
             if decision.replies:
                 self._reply(decision)
             if decision.effects:
-                decision.leader_epoch = self.replica.leader_epoch
                 self._defer_effects(decision)
         shard.note_due(key)
         if shard.timers.due_ms < self._timer_ms:
@@ -324,7 +323,6 @@ class Coordinator(Generic[S]):
     ) -> Task[None] | None:
         now_ms = self.services.clock.now_ms()
         replica = self.replica
-        decision.leader_epoch = replica.leader_epoch
         writer = replica.writer()
         try:
             replica.check_writable()
@@ -367,8 +365,6 @@ class Coordinator(Generic[S]):
         if ended is not self.ended:  # the clients were told to retry
             self.services.scheduler.call_soon(self._load)
             return
-        if not isinstance(result, KafkaError) and self._is_fenced(decision):
-            result = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch has changed during the write")
         if isinstance(result, KafkaError):
             self._failed(key, decision, result, is_tick)
         else:
@@ -378,10 +374,6 @@ class Coordinator(Generic[S]):
             self._replay(decision, result, now_ms)
         if self.shard is not None:
             self.shard.note_due(key)
-
-    def _is_fenced(self, decision: Decision) -> bool:
-        """Whether the decision was written under an earlier leader epoch."""
-        return decision.leader_epoch not in (-1, self.replica.leader_epoch)
 
     def _start(self, write: Task[None] | None) -> None:
         """Have a thread write a decision; the requests that come meanwhile wait in the queue."""
@@ -466,16 +458,12 @@ class Coordinator(Generic[S]):
         is_in_time = yield from self._await_high_watermark(self._end_offset, deadline_ms)
         if ended is not self.ended:
             return
-        error, is_fenced = self._too_few_in_sync(decision), is_in_time and self._is_fenced(decision)
+        error = self._too_few_in_sync(decision)
         if not is_in_time:
             message = f"it was not written to every in-sync replica within {self._topic.write_timeout_ms} ms"
             error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-        elif is_fenced:
-            error = KafkaError(ErrorCode.NOT_COORDINATOR, "the leader epoch has changed since the write")
         for ticket, reply in decision.replies:
             ticket.answer(error or reply)  # type: ignore[attr-defined]
-        if is_fenced:
-            self.reload("the leader epoch has changed since a write")
 
     def _too_few_in_sync(self, decision: Decision) -> KafkaError | None:
         """The error of a write that too few replicas have (min.insync.replicas): the client sends the request again.
@@ -527,11 +515,8 @@ class Coordinator(Generic[S]):
             self.services.batcher.write_all()  # the first effect may wait for nothing else
             while ended is self.ended and self._effects and self.replica.high_watermark >= self._effects[0][0]:
                 _, decision = self._effects.popleft()
-                if self._is_fenced(decision):
-                    self.reload("the leader epoch has changed since a write")
-                    return
                 try:
-                    self._perform(decision.effects, decision.leader_epoch)
+                    self._perform(decision.effects, self.replica.leader_epoch)
                 except Exception:
                     self._topic.logger.exception("%r: an effect failed", self.replica)
             if ended is not self.ended:

@@ -74,8 +74,6 @@ class Decision:
     effects   Values that the runtime's `perform` carries out, in the order of the decisions, once the records of this
               decision, and everything written before, are below the high watermark. Effects are dropped if the write
               fails or the shard ends first: the next shard must derive them from its records.
-    leader_epoch  The partition's epoch when the write began; set by the coordinator. The runtime fences the decision if
-              that epoch has passed, and hands the epoch to `perform`: Kafka's markers carry it.
 
     A shard may also raise KafkaError: the coordinator answers the request with the error and writes nothing.
     """
@@ -88,7 +86,6 @@ class Decision:
     marker: Marker | None = None
     has_raised_epoch: bool = False
     effects: Sequence[object] = ()
-    leader_epoch: int = -1
 
     @classmethod
     def reply(cls, ticket: Ticket, response: Struct) -> Self:

@@ -114,7 +114,7 @@ def markers(key: str, *, epoch: int = 0, is_commit: bool = True) -> WriteMarkers
 
 
 class TransactionBench(CoordinatorBench[ShardWithTransactions]):
-    """A coordinator of transactions; `performed` are the effects so far, each with the epoch of its decision.
+    """A coordinator of transactions; `performed` are the effects so far, each with the leader epoch that it got.
 
     With `completes` the markers of an effect are written at once.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class Transactions:
     def create(self, **replicas: Sequence[int]) -> None:
         """Topics with one partition; the first replica leads."""
         for name, assigned in replicas.items():
-            self.two.change(lambda: self.two.stores[0].create_topic(name, assignments={0: list(assigned)}))
+            create = partial(self.two.stores[0].create_topic, name, assignments={0: list(assigned)})
+            self.two.change(create)
         self.two.settle()
 
     def ask(self, number: int, request: Message, version: int) -> Any:
@@ -124,7 +126,7 @@ def world(tmp_path: Path) -> Iterator[Transactions]:
     transactions.two.stop()
 
 
-@pytest.mark.parametrize(("version", "end_version"), [(11, OLD), (12, NEW)], ids=["old protocol", "new protocol"])
+@pytest.mark.parametrize("version, end_version", [(11, OLD), (12, NEW)], ids=["old protocol", "new protocol"])
 def test_a_transaction_ends_in_partitions_of_both(world: Transactions, version: int, end_version: int) -> None:
     world.begin()
     for _ in range(2):

@@ -69,7 +69,7 @@ def test_a_coordinator_that_lacks_a_new_topic_is_asked_again(code: ErrorCode) ->
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    "answer, code",
     [
         (response(ErrorCode.NONE, "another"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (

@@ -83,7 +83,7 @@ def _is_stable(shard: Any, wanted: Any, version: int, ticket: Any, _is_stable: b
 
 
 def _effects_at_once(self: Any, decision: Any) -> None:
-    self._perform(decision.effects, decision.leader_epoch)
+    self._perform(decision.effects, self.replica.leader_epoch)
 
 
 def _gives_the_holder(_shard: Any, _key: str, transaction: Any, _expected: Any, _version: int) -> Any:
