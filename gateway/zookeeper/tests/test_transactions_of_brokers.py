@@ -10,22 +10,36 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
+from headgate.gateway.controller.orders import Sender, leader_and_isr
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.tests.builders import parked
-from headgate.gateway.tests.requests import produce_request
+from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+)
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.schema import Message
@@ -95,6 +109,11 @@ class Transactions:
         rows = [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, 7)])]
         request = TxnOffsetCommitRequest(ID, "g", *self.producer, topics=rows)
         code: int = self.ask(number, request, version).topics[0].partitions[0].error_code
+        return code
+
+    def commit(self, number: int, offset: int) -> int:
+        """Commit an offset without a transaction."""
+        code: int = self.ask(number, commit_request("g", {0: offset}), 2).topics[0].partitions[0].error_code
         return code
 
     def end(self, number: int = 0, version: int = OLD) -> None:
@@ -180,3 +199,108 @@ def test_markers_wait_for_a_broker_that_cannot_be_reached(world: Transactions) -
     world.two.brokers[0].listening.update(listening)
     world.settle()
     assert (world.state(), world.is_stable("t", 1)) == ("CompleteCommit", True)
+
+
+# The coordinator moves
+
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+JOIN = JoinGroupRequest("h", 10_000, 10_000, protocol_type="consumer", protocols=[JoinGroupRequestProtocol("range")])
+FETCH = OffsetFetchRequest(
+    groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
+)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Transactions]:
+    """Broker 0 leads every partition, and broker 1 has a replica of each."""
+    transactions = Transactions(tmp_path)
+    transactions.create(**{name: [0, 1] for name in (TRANSACTION_STATE, CONSUMER_OFFSETS, "t")})
+    yield transactions
+    transactions.two.stop()
+
+
+def commit_unmarked(pair: Transactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction with a record and an offset, which is prepared; its coordinator writes no marker."""
+    pair.begin()
+    pair.add("t")
+    assert pair.ask(0, AddOffsetsToTxnRequest(ID, *pair.producer, "g"), 3).error_code == 0
+    assert (pair.produce("t", 0), pair.commit_offset(0)) == (0, 0)
+    writer = pair.two.brokers[0].parts.marker_writer
+    monkeypatch.setattr(writer, "_append", lambda ending, place: ending.end_write(place, KafkaError(NOT_LEADER)))
+    pair.end()
+    assert pair.state() == "PrepareCommit"
+
+
+def test_the_next_coordinator_completes_what_was_prepared(pair: Transactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_unmarked(pair, monkeypatch)
+    pair.two.kill_first()
+    pair.settle()
+    assert (pair.state(), pair.is_stable("t", 0)) == ("CompleteCommit", True)
+    assert pair.two.brokers[0].committed("g", "t", 0) == (7, 0)
+    producer = pair.producer
+    pair.begin()
+    assert pair.producer == (producer.producer_id, producer.producer_epoch + 1)
+    pair.add("t")
+    assert pair.produce("t", 0) == 0
+
+
+@pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
+def test_a_marker_of_the_lost_coordinator_is_fenced(
+    pair: Transactions, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    commit_unmarked(pair, monkeypatch)
+    marker = WritableTxnMarker(*pair.producer, True, [WritableTxnMarkerTopic(topic, [0])], coordinator_epoch=0)
+    pair.two.kill_first()
+    pair.settle()
+    pair.add("t")
+    assert pair.produce("t", 0) == 0
+    response = pair.ask(0, WriteTxnMarkersRequest([marker]), 1)
+    code = response.markers[0].topics[0].partitions[0].error_code
+    assert code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert not pair.is_stable("t", 0), "the next transaction is open"
+
+
+@pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
+def test_a_broker_that_follows_writes_no_marker(pair: Transactions, topic: str) -> None:
+    pair.begin()
+    marker = WritableTxnMarker(*pair.producer, True, [WritableTxnMarkerTopic(topic, [0])], coordinator_epoch=0)
+    response = pair.ask(1, WriteTxnMarkersRequest([marker]), 1)
+    assert response.markers[0].topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_no_offset_is_shown_before_the_follower_has_it(pair: Transactions) -> None:
+    assert pair.commit(0, 5) == 0
+    pair.two.cut()
+    pair.settle()  # the last fetch of the follower has ended
+    first = pair.two.brokers[0]
+    replies = parked(first, first.handle(commit_request("g", {0: 6}), 2))
+    fetches = parked(first, first.handle(FETCH, 8))
+    first.settle(1_000)
+    assert (replies, fetches) == ([], [])
+    pair.two.kill_first()
+    pair.settle()
+    assert pair.two.brokers[0].committed("g", "t", 0) == (5, 0)
+
+
+def test_the_loser_of_a_lead_answers_all_who_wait(tmp_path: Path) -> None:
+    """At once, though the follower is cut off: a commit, and a member of a group that waits for others."""
+    world = Transactions(tmp_path)
+    world.create(**{CONSUMER_OFFSETS: [1, 0], "t": [1]})
+    store, loser = world.two.stores[0], world.two.brokers[1]
+    assert world.commit(1, 5) == 0
+    world.two.cut()
+    requests = (commit_request("g", {0: 6}), 2), (JOIN, 3)
+    replies = [reply for request in requests for reply in [parked(loser, loser.handle(*request))]]
+    loser.settle(100)
+    assert replies == [[], []]
+    topic = store.image.topics[CONSUMER_OFFSETS]
+    moved = topic.partitions[0]._replace(leader=0, leader_epoch=1, partition_epoch=9)
+    image = store.image.apply_all(partition_records(topic.topic_id, 0, [moved]))
+    view = ClusterView(image, {0: LiveBroker(1), 1: LiveBroker(-1)})
+    order = leader_and_isr(Sender(0, 9, "PLAINTEXT"), 1, None, view, 7)
+    assert order is not None
+    loser.handle(order, 7)
+    loser.time.advance()
+    assert [reply.code for (reply,) in replies] == [ErrorCode.NOT_COORDINATOR] * 2
+    world.two.stop()
