@@ -121,6 +121,13 @@ class CoordinatorRuntime(Generic[S]):
         index = self.index_of(key)
         return self._metadata.image.topics[self._topic.name].partitions[index].leader
 
+    def coordinates(self, key: str) -> bool:
+        """Whether this broker coordinates a key. True as well before the topic exists: any broker may be the one."""
+        if not self._count:
+            return True
+        states = self._metadata.image.topics[self._topic.name].partitions
+        return states[partition_of(key, self._count)].leader == self._node_id
+
     def shards(self) -> Iterator[S]:
         """The shards of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while a shard is being loaded."""
         for topic, index in self._partitions.opening:

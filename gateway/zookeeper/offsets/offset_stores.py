@@ -8,6 +8,9 @@
 
 A group config counts before the patterns of the broker setting. A group whose offsets were carried over has a node
 below `/headgate/offsets`: so a restart knows what was done, whatever the configs say by then.
+
+Only the coordinator of a group carries its offsets over, watches them, and leaves. With the lead of a partition of
+`__consumer_offsets` its groups go to the next coordinator, which reads the nodes again before it answers for any group.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import caught, gather_replies
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.tasks import PAUSE, Caller, Outcome, Task, gather, shielded, value_of
 from headgate.gateway.zookeeper.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.shard_loader import CoordinatorServices
-    from headgate.gateway.metadata.image import Image
+    from headgate.gateway.metadata.image import Image, Topic
     from headgate.gateway.metadata.store import MetadataStore
     from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -116,6 +120,9 @@ class OffsetStores:
         self._groups: dict[str, DualGroup] = {}
         self._lost_before_marks: dict[bytes, str] | None = {}
         """Topics that the image has lost before the marks were read; None from then on."""
+        self._takeovers = 0
+        """How often this broker has become the coordinator of groups that another one coordinated."""
+        self._has_discovery = False
         self._is_whole = True
         """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
@@ -155,7 +162,9 @@ class OffsetStores:
         return self._is_whole and self._session.is_connected
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """A listener of the metadata: configs of groups, and deleted topics."""
+        """A listener of the metadata, behind the coordinators: their leads, configs of groups, and deleted topics."""
+        if CONSUMER_OFFSETS in names:
+            self._follow_leads(old.topics.get(CONSUMER_OFFSETS), new.topics.get(CONSUMER_OFFSETS))
         if new.configs is not old.configs and self._is_ready:
             for resource_type, group_id in {**old.configs, **new.configs}:
                 key = resource_type, group_id
@@ -170,11 +179,34 @@ class OffsetStores:
             else:
                 self._lost_before_marks[before.topic_id] = name
 
+    def _follow_leads(self, before: Topic | None, after: Topic | None) -> None:
+        """Give up groups that another broker coordinates; read the marks again for groups that come from another one.
+
+        The requests of a group that is given up begin again at its coordinator.
+        """
+        for group in list(self._groups.values()):
+            if not self._coordinator.coordinates(group.group_id):
+                self._drop(group)
+        node_id = self._config.node_id
+        led = {
+            index for index, state in enumerate(() if before is None else before.partitions) if state.leader == node_id
+        }
+        if any(  # a partition of epoch 0 had no coordinator before
+            state.leader == node_id and state.leader_epoch and index not in led
+            for index, state in enumerate(() if after is None else after.partitions)
+        ):
+            self._takeovers += 1
+            if self._lost_before_marks is None:
+                self._lost_before_marks = {}
+            self._read_marks()
+
     def _read_marks(self) -> None:
         if not self._is_ready and self._may_ask():
-            self._tasks.start(read_marks(self._session), self._have_read_marks)
+            self._tasks.start(read_marks(self._session), partial(self._have_read_marks, self._takeovers))
 
-    def _have_read_marks(self, marks: Marks | Exception) -> None:
+    def _have_read_marks(self, takeovers: int, marks: Marks | Exception) -> None:
+        if takeovers != self._takeovers:  # another read has begun, with the marks of the last coordinator
+            return
         if isinstance(marks, Marks):
             self._know(marks)
         else:
@@ -184,7 +216,8 @@ class OffsetStores:
         if self._lost_before_marks is None:
             return
         lost, self._lost_before_marks = self._lost_before_marks, None
-        marked = [group for one in marks.groups if (group := self._new_group(one, State.DUAL)) is not None]
+        own = [one for one in marks.groups if one not in self._groups and self._coordinator.coordinates(one)]
+        marked = [group for one in own if (group := self._new_group(one, State.DUAL)) is not None]
         configured = [name for kind, name in self._metadata.image.configs if kind == ResourceType.GROUP]
         for group_id in configured:
             if group_id not in self._groups:
@@ -199,7 +232,8 @@ class OffsetStores:
             self._refresh(group)
         for group_id in marks.groups:
             self._apply(group_id)
-        if any(one.store.store == DUAL for one in self._patterns):
+        if not self._has_discovery and any(one.store.store == DUAL for one in self._patterns):
+            self._has_discovery = True
             self._discover()
 
     def _retry(self, function: Callable[[], None]) -> None:
@@ -246,7 +280,7 @@ class OffsetStores:
     def _apply(self, group_id: str) -> None:
         """Begin what the configs ask for."""
         is_wanted, group = self.store_of(group_id).store == DUAL, self._groups.get(group_id)
-        if is_wanted and group is None:
+        if is_wanted and group is None and self._coordinator.coordinates(group_id):
             entering = self._new_group(group_id, State.ENTERING)
             if entering is not None:
                 self._enter_in_background(entering)
@@ -270,7 +304,12 @@ class OffsetStores:
     def _enter_in_background(self, group: DualGroup) -> None:
         self._background.add(group.group_id, partial(self._enter, group))
 
+    def _is_given_up(self, group: DualGroup) -> bool:
+        return self._groups.get(group.group_id) is not group
+
     def _enter(self, group: DualGroup) -> Task[None]:
+        if self._is_given_up(group):
+            return
         store = self.store_of(group.group_id)
         source = group.source or store.source
         try:
@@ -278,28 +317,36 @@ class OffsetStores:
                 # The group is not to be dual after all. Its mark may be there, though no answer said so
                 if group.may_be_marked:
                     yield from for_client(unmark(self._session, group.group_id))
-                self._drop(group)
+                if not self._is_given_up(group):
+                    self._drop(group)
             elif not self._may_ask():
                 raise ask_again("the connection to ZooKeeper is lost")
             else:
                 yield from group.enter(source)
+                if self._is_given_up(group):
+                    return
                 logger.info("group %s has its offsets in ZooKeeper too, as %s had them", group.group_id, source)
                 group.entered()
         except KafkaError as error:
-            self._note_failure(group, error)
-            self._retry(partial(self._enter_in_background, group))
+            if not self._is_given_up(group):
+                self._note_failure(group, error)
+                self._retry(partial(self._enter_in_background, group))
         else:
             self._apply(group.group_id)
 
     def _leave(self, group: DualGroup) -> Task[None]:
+        if self._is_given_up(group):
+            return
         try:
             yield from group.leave()
         except KafkaError as error:
-            self._note_failure(group, error)
-            self._retry(lambda: self._background.add(group.group_id, partial(self._leave, group)))
+            if not self._is_given_up(group):
+                self._note_failure(group, error)
+                self._retry(lambda: self._background.add(group.group_id, partial(self._leave, group)))
         else:
             logger.info("group %s has its offsets in both stores no more", group.group_id)
-            self._drop(group)
+            if not self._is_given_up(group):
+                self._drop(group)
             self._apply(group.group_id)
 
     def _note_failure(self, group: DualGroup, error: KafkaError) -> None:

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
-from headgate.gateway.controller.orders import Sender, leader_and_isr
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
-from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.tests.builders import parked
 from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
@@ -47,6 +44,8 @@ from headgate.protocol.schema import Message
 ID = "transfers"
 OLD, NEW = 3, 5
 """Versions of EndTxn: of the old protocol, and of the new one."""
+
+pytestmark = pytest.mark.slow
 
 
 class Transactions:
@@ -287,20 +286,13 @@ def test_the_loser_of_a_lead_answers_all_who_wait(tmp_path: Path) -> None:
     """At once, though the follower is cut off: a commit, and a member of a group that waits for others."""
     world = Transactions(tmp_path)
     world.create(**{CONSUMER_OFFSETS: [1, 0], "t": [1]})
-    store, loser = world.two.stores[0], world.two.brokers[1]
+    loser = world.two.brokers[1]
     assert world.commit(1, 5) == 0
     world.two.cut()
     requests = (commit_request("g", {0: 6}), 2), (JOIN, 3)
     replies = [reply for request in requests for reply in [parked(loser, loser.handle(*request))]]
     loser.settle(100)
     assert replies == [[], []]
-    topic = store.image.topics[CONSUMER_OFFSETS]
-    moved = topic.partitions[0]._replace(leader=0, leader_epoch=1, partition_epoch=9)
-    image = store.image.apply_all(partition_records(topic.topic_id, 0, [moved]))
-    view = ClusterView(image, {0: LiveBroker(1), 1: LiveBroker(-1)})
-    order = leader_and_isr(Sender(0, 9, "PLAINTEXT"), 1, None, view, 7)
-    assert order is not None
-    loser.handle(order, 7)
-    loser.time.advance()
+    world.two.take_lead(CONSUMER_OFFSETS)
     assert [reply.code for (reply,) in replies] == [ErrorCode.NOT_COORDINATOR] * 2
     world.two.stop()

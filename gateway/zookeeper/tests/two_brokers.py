@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.gateway.app.composition import BrokerParts
+from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
+from headgate.gateway.controller.orders import Sender, leader_and_isr
+from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
@@ -49,6 +52,18 @@ class TwoBrokers:
         self.settle()
         assert change.is_settled
         return change
+
+    def take_lead(self, topic: str) -> None:
+        """Order broker 1 to lead the first partition of a topic no more; nothing is stored."""
+        image, broker = self.stores[0].image, self.brokers[1]
+        found = image.topics[topic]
+        moved = found.partitions[0]._replace(leader=0, leader_epoch=1, partition_epoch=9)
+        image = image.apply_all(partition_records(found.topic_id, 0, [moved]))
+        view = ClusterView(image, {0: LiveBroker(1), 1: LiveBroker(-1)})
+        order = leader_and_isr(Sender(0, 9, "PLAINTEXT"), 1, None, view, 7)
+        assert order is not None
+        broker.handle(order, 7)
+        broker.time.advance()
 
     def cut(self) -> None:
         """Cut the links between the brokers."""

@@ -88,6 +88,9 @@ class FakeGroups:
     def shard_of(self, index: int) -> GroupShard | None:
         return self.coordinator.shard
 
+    def coordinates(self, _key: str) -> bool:
+        return True
+
     def shards(self) -> list[GroupShard]:
         return [] if self.coordinator.shard is None else [self.coordinator.shard]
 
