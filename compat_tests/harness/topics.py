@@ -21,10 +21,10 @@ LIMIT_S = 60
 NUMBERS = itertools.count()
 
 
-def new_topic(bootstrap: str, partitions: int, configs: Mapping[str, str] | None = None) -> str:
+def new_topic(bootstrap: str, partitions: int, configs: Mapping[str, str] | None = None, *, replicas: int = 1) -> str:
     """Create a topic with a name of its own; the name."""
     name = f"compat-{next(NUMBERS)}"
-    create_topics(bootstrap, {name: configs or {}}, partitions)
+    create_topics(bootstrap, {name: configs or {}}, partitions, replicas)
     return name
 
 

@@ -20,10 +20,11 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.api.throttling import Quota
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from headgate.gateway.coordinator.groups.unread_offsets import UnreadOffsets
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
-from headgate.gateway.coordinator.transactions.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -339,7 +340,7 @@ class BrokerParts:
         self.groups = self.services.groups
         self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(
-            self.log_manager, self.partitions, self.groups.first_unread, config, clock, scheduler
+            self.log_manager, self.partitions, self.unread_offsets.first, config, clock, scheduler
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, seams.quota)
@@ -362,6 +363,7 @@ class BrokerParts:
         markers = PartitionMarkers(shared, self.partitions, groups, other_store)
         others = OtherBrokers(config.node_id, config.inter_broker_listener, self.metadata, tasks, self.links)
         self.marker_writer = RetryingMarkerWriter(markers, shared, others)
+        self.unread_offsets = UnreadOffsets(groups, others)
         return Services(
             config=config,
             clock=clock,
@@ -439,6 +441,7 @@ class BrokerParts:
             self.partitions.follow,
             self.marker_writer.requests.follow,
             self.transactions.requests.follow,
+            self.unread_offsets.requests.follow,
             self.groups.follow,
             self.transactions.follow,
             *(() if offset_stores is None else (offset_stores.follow,)),

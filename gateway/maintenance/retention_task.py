@@ -15,7 +15,7 @@ from functools import partial
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import SingleTask, Task, sleep
+from headgate.gateway.runtime.tasks import Outcome, SingleTask, Task, sleep, value_of
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
 from headgate.storage.disk.checkpoint import TopicPartition
@@ -32,8 +32,9 @@ SLICE_MS = 2.0
 SLICE_SEGMENTS = 8
 
 
-FindUnread = Callable[[Collection[str], str, int], int]
-"""(groups, topic, partition) -> the first offset that one of the groups has not read."""
+FindUnread = Callable[[Collection[str], str, int], Outcome[int]]
+"""(groups, topic, partition) -> the first offset that one of the groups has not read. A task waits for functions alone.
+"""
 
 
 class RetentionTask:
@@ -96,10 +97,12 @@ class RetentionTask:
 
     def _expire(self, replica: Replica) -> Task[None]:
         """Run retention for a partition; a thread first reads what is not in memory. Raises OSError, KafkaError."""
-        warmed = None
-        while self._is_available(replica.log):
+        log, warmed = replica.log, None
+        groups = log.config.headgate_retention_hold_groups
+        unread = (yield from value_of(self._find_unread(groups, log.topic, log.partition))) if groups else None
+        while self._is_available(log):
             try:
-                yield from self._delete_or_roll(replica)
+                yield from self._delete_or_roll(replica, unread)
                 return
             except WouldBlock as cold:
                 if cold.place == warmed:  # evicted again: the next pass tries again
@@ -108,11 +111,10 @@ class RetentionTask:
                 warmed = cold.place
                 yield partial(cold.warm_by, self._scheduler.in_thread)
 
-    def _delete_or_roll(self, replica: Replica) -> Task[None]:
+    def _delete_or_roll(self, replica: Replica, unread: int | None) -> Task[None]:
         """Delete expired segments, or begin a due roll. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = replica.log, self._clock.now_ms(), replica.high_watermark
         groups = log.config.headgate_retention_hold_groups
-        unread = self._find_unread(groups, log.topic, log.partition) if groups else None
         start, held, is_released = log.start_offset, unread, False
         expired = retention.begin_segment_deletion(
             log, now_ms, up_to, SLICE_SEGMENTS, blocking=False, first_unread=held

@@ -21,10 +21,10 @@ ENDED_S = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
 class Pipeline:
     """`values` are those of each partition of the input; `least` has the highest offsets that the group had."""
 
-    def __init__(self, bootstrap: str, kind: Kind, directory: Path) -> None:
+    def __init__(self, bootstrap: str, kind: Kind, directory: Path, *, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
         self.kind = kind
-        self.input, self.output = (new_topic(bootstrap, kind.partitions) for _ in range(2))
+        self.input, self.output = (new_topic(bootstrap, kind.partitions, replicas=replicas) for _ in range(2))
         self.group = f"copiers-{kind.name}"
         self.values: list[list[bytes]] = [[] for _ in range(kind.partitions)]
         self.least = dict.fromkeys(range(kind.partitions), 0)
@@ -67,10 +67,10 @@ class Pipeline:
         copier.kill()
         copier.start(pace)
 
-    def feed(self, producer: Producer) -> None:
+    def feed(self, producer: Producer, ahead: int = FED_AHEAD) -> None:
         """Let each partition have some records that are not copied yet."""
         for partition, values in enumerate(self.values):
-            for number in range(len(values), self.least[partition] + FED_AHEAD // self.kind.partitions):
+            for number in range(len(values), self.least[partition] + ahead // self.kind.partitions):
                 values.append(b"record %d of %d %b" % (number, partition, b"x" * (number % 97)))
                 producer.produce(self.input, values[-1], partition=partition, on_delivery=assert_delivered)
             producer.poll(0)

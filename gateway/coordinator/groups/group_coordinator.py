@@ -137,7 +137,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         """The lowest committed offset of these groups in a partition.
 
         0 if a group has committed nothing there, and if the offset of a group is not known: its shard is being loaded,
-        or another broker coordinates the group.
+        or another broker coordinates the group (`unread_offsets.py` asks that broker).
         """
         return min((self._committed(group_id, topic, partition) for group_id in group_ids), default=0)
 

@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from headgate.gateway.coordinator.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
-from headgate.gateway.coordinator.transactions.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
 from headgate.gateway.runtime.backoff import Backoff

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.internal_topic import InternalTopic, partition_of
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -14,7 +15,6 @@ from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions import expiration
 from headgate.gateway.coordinator.transactions import partitions as partition_requests
-from headgate.gateway.coordinator.transactions.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.transactions.effects import MarkerWriter, PartitionsByTopic, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import (

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
-from headgate.gateway.coordinator.transactions.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written

@@ -1,4 +1,4 @@
-"""Requests of transactions to other brokers: one in flight for each broker, all later work in the next one.
+"""Requests of coordinators to other brokers: one in flight for each broker, all later work in the next one.
 
     work ──> address in the image? ──no──> it ends with NETWORK_EXCEPTION
                   │ yes
@@ -26,7 +26,7 @@ from headgate.gateway.runtime.tasks import SingleTask, Task, Tasks, next_turn
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
 
-logger = logging.getLogger("headgate.transactions")
+logger = logging.getLogger("headgate.coordinator")
 
 W = TypeVar("W")
 

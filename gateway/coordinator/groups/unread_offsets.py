@@ -1,0 +1,110 @@
+"""Unread offsets: where retention has to stop for groups, which this broker or another one coordinates.
+
+The offsets of a group on this broker are read at once. Any other coordinator is asked by OffsetFetch. Without an answer
+the offset is 0: the hold stays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+from headgate.gateway.coordinator.broker_requests import BrokerRequests, OtherBrokers
+from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from headgate.gateway.runtime.tasks import Ask, Outcome, Task, at_most
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from headgate.protocol.schema import Message
+
+ANSWER_MS: Final = 1_000.0
+"""The longest wait for a coordinator: the retention of other logs comes behind."""
+
+
+class OffsetQuestion(NamedTuple):
+    """A group's offset in a partition. `resume` gets the offset, or the KafkaError."""
+
+    group_id: str
+    topic: str
+    partition: int
+    resume: Callable[[int | KafkaError], None]
+
+
+class OffsetQuestions:
+    """The `Gathering` of questions: OffsetFetch of many groups."""
+
+    def take(self, queue: deque[OffsetQuestion]) -> tuple[Message, Sequence[OffsetQuestion]] | None:
+        """Take everything."""
+        taken = list(queue)
+        queue.clear()
+        if not taken:
+            return None
+        groups: dict[str, dict[str, list[int]]] = {}
+        for question in taken:
+            groups.setdefault(question.group_id, {}).setdefault(question.topic, []).append(question.partition)
+        rows = [
+            OffsetFetchRequestGroup(
+                group_id, topics=[OffsetFetchRequestTopics(name, partition_indexes=of) for name, of in topics.items()]
+            )
+            for group_id, topics in groups.items()
+        ]
+        return OffsetFetchRequest(groups=rows), taken
+
+    def end(self, taken: Sequence[OffsetQuestion], answer: Message | KafkaError) -> None:
+        """Give each question its offset; -1: the group has committed nothing."""
+        offsets: dict[tuple[str, str, int], int] = {}
+        if isinstance(answer, OffsetFetchResponse):
+            offsets = {
+                (group.group_id, topic.name, row.partition_index): row.committed_offset
+                for group in answer.groups
+                if not group.error_code
+                for topic in group.topics
+                for row in topic.partitions
+                if not row.error_code
+            }
+        failure = answer if isinstance(answer, KafkaError) else KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for question in taken:
+            question.resume(offsets.get(question[:3], failure.copy()))
+
+
+class UnreadOffsets:
+    """Asks the coordinators of groups."""
+
+    def __init__(self, groups: GroupCoordinator, brokers: OtherBrokers) -> None:
+        self._groups = groups
+        self._scheduler = brokers.tasks.scheduler
+        self._node_id = brokers.node_id
+        self.requests = BrokerRequests("retention", OffsetQuestions(), brokers)
+
+    def first(self, group_ids: Collection[str], topic: str, partition: int) -> Outcome[int]:
+        """The lowest committed offset of these groups in a partition; 0 if one has committed nothing, or is unknown.
+
+        The task waits for functions alone.
+        """
+        elsewhere = [group_id for group_id in group_ids if not self._groups.coordinates(group_id)]
+        if elsewhere:
+            return self._first(group_ids, elsewhere, topic, partition)
+        return self._groups.first_unread(group_ids, topic, partition)
+
+    def _first(self, group_ids: Collection[str], elsewhere: Sequence[str], topic: str, partition: int) -> Task[int]:
+        own = [group_id for group_id in group_ids if group_id not in elsewhere]
+        found = [self._groups.first_unread(own, topic, partition)] if own else []
+        for group_id in elsewhere:
+            try:
+                leader = self._groups.leader_of(group_id)
+                answer = yield at_most(self._scheduler, ANSWER_MS, self._ask(leader, group_id, topic, partition))
+            except KafkaError:
+                answer = None
+            found.append(max(0, answer or 0))
+        return min(found)
+
+    def _ask(self, leader: int, group_id: str, topic: str, partition: int) -> Ask:
+        def ask(resume: Callable[[int | KafkaError], None]) -> None:
+            self.requests.add(leader, OffsetQuestion(group_id, topic, partition, resume))
+
+        return ask
