@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import MetadataStore
@@ -43,6 +43,9 @@ class OtherBrokers(NamedTuple):
 
 class Gathering(Protocol[W]):
     """Makes one request of several pieces of work, and ends them."""
+
+    version: ClassVar[int | None]
+    """Of the requests; None for the latest that both brokers have."""
 
     def take(self, queue: deque[W]) -> tuple[Message, Sequence[W]] | None:
         """Take work from the queue; the rest is for the next request. None, and an empty queue, if nothing is left."""
@@ -86,7 +89,7 @@ class BrokerRequests(Generic[W]):
         while (request := self._gathering.take(recipient.queue)) is not None:
             message, taken = request
             try:
-                answer = yield recipient.link.ask(message)
+                answer = yield recipient.link.ask(message, self._gathering.version)
             except LinkLost as lost:
                 answer = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(lost))
             except KafkaError as error:

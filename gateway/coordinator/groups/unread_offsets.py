@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from headgate.gateway.coordinator.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -37,6 +37,8 @@ class OffsetQuestion(NamedTuple):
 
 class OffsetQuestions:
     """The `Gathering` of questions: OffsetFetch of many groups."""
+
+    version: ClassVar[int | None] = 9  # the last one that names topics
 
     def take(self, queue: deque[OffsetQuestion]) -> tuple[Message, Sequence[OffsetQuestion]] | None:
         """Take everything."""

@@ -28,7 +28,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headgate.gateway.coordinator.broker_requests import BrokerRequests, OtherBrokers
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
@@ -120,6 +120,8 @@ class _MissingMarker(NamedTuple):
 
 class MarkerRequests:
     """The `Gathering` of markers: WriteTxnMarkers with all markers for one leader."""
+
+    version: ClassVar[int | None] = None
 
     def take(self, queue: deque[_MissingMarker]) -> tuple[Message, Sequence[_MissingMarker]] | None:
         """Take one transaction of each producer id, as the response has one result for a producer id."""

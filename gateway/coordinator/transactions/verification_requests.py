@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic
@@ -44,6 +44,8 @@ class TransactionQuestion(NamedTuple):
 
 class VerificationRequests:
     """The `Gathering` of questions."""
+
+    version: ClassVar[int | None] = None
 
     def take(self, queue: deque[TransactionQuestion]) -> tuple[Message, Sequence[TransactionQuestion]] | None:
         """Take one question of each transactional id, as a coordinator answers an id once for each request."""
