@@ -9,12 +9,13 @@ import pytest
 
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
+from headgate.gateway.coordinator.tests.fake_links import FakeLink, FakeLinks
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
 from headgate.gateway.metadata.image import Node
 from headgate.gateway.runtime.broker_links import LinkLost
-from headgate.gateway.runtime.tasks import Ask, Lock, Running, Tasks
+from headgate.gateway.runtime.tasks import Lock, Running, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -24,7 +25,6 @@ from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from headgate.protocol.schema import Message
 
 EFFECT = WriteMarkers("id", 7, 3, is_commit=True, partitions={"t": [0, 1], "u": [0]}, transaction_version=2)
 
@@ -88,66 +88,23 @@ class FakeMarkers:
             end()
 
 
-class FakeLink:
-    """A link whose requests a test answers."""
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.is_closed = False
-        self.asked: list[Any] = []
-        self._resume: Callable[[Any], None] | None = None
-
-    def ask(self, request: Message, version: int | None = None) -> Ask:
-        def begin(resume: Callable[[Any], None]) -> None:
-            assert self._resume is None, "another request is in flight"
-            self.asked.append(request)
-            self._resume = resume
-            if self.is_closed:
-                self.answer(LinkLost("closed"))
-
-        return begin
-
-    def versions(self) -> Ask:
-        raise NotImplementedError
-
-    def answer(self, answer: object) -> None:
-        resume, self._resume = self._resume, None
-        assert resume is not None
-        resume(answer)
-
-    def close(self) -> None:
-        self.is_closed = True
-        if self._resume is not None:
-            self.answer(LinkLost("closed"))
-
-    def result(self, code: ErrorCode = ErrorCode.NONE) -> WriteTxnMarkersResponse:
-        """The same result for every partition of the last request."""
-        return WriteTxnMarkersResponse(
-            [
-                WritableTxnMarkerResult(
-                    marker.producer_id,
-                    [
-                        WritableTxnMarkerTopicResult(
-                            topic.name,
-                            [WritableTxnMarkerPartitionResult(index, code) for index in topic.partition_indexes],
-                        )
-                        for topic in marker.topics
-                    ],
-                )
-                for marker in self.asked[-1].markers
-            ]
-        )
-
-
-class FakeLinks:
-    """The links that were opened, the latest of each broker."""
-
-    def __init__(self) -> None:
-        self.opened: dict[int, FakeLink] = {}
-
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> FakeLink:
-        self.opened[node_id] = FakeLink(node_id)
-        return self.opened[node_id]
+def result(link: FakeLink, code: ErrorCode = ErrorCode.NONE) -> WriteTxnMarkersResponse:
+    """The same result for every partition of the last request."""
+    return WriteTxnMarkersResponse(
+        [
+            WritableTxnMarkerResult(
+                marker.producer_id,
+                [
+                    WritableTxnMarkerTopicResult(
+                        topic.name,
+                        [WritableTxnMarkerPartitionResult(index, code) for index in topic.partition_indexes],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in link.asked[-1].markers
+        ]
+    )
 
 
 class Bench:
@@ -389,9 +346,9 @@ def test_each_leader_gets_the_markers_of_its_partitions(cluster: Bench) -> None:
     marker = first.asked[0].markers[0]
     assert (marker.producer_epoch, marker.transaction_result) == (3, True)
     assert (marker.coordinator_epoch, marker.transaction_version) == (5, 2)
-    first.answer(first.result())
+    first.answer(result(first))
     assert cluster.done == []
-    second.answer(second.result())
+    second.answer(result(second))
     cluster.run()
     assert cluster.done == ["id 5"]
 
@@ -402,9 +359,9 @@ def test_markers_that_come_meanwhile_share_the_next_request(cluster: Bench) -> N
         cluster.run()
     link = cluster.links.opened[1]
     assert [rows(request) for request in link.asked] == [{0: {"t": [1]}}]
-    link.answer(link.result())
+    link.answer(result(link))
     assert [rows(request) for request in link.asked[1:]] == [{1: {"t": [1]}, 2: {"t": [1]}}]
-    link.answer(link.result())
+    link.answer(result(link))
     assert cluster.done == ["id0 5", "id1 5", "id2 5"]
 
 
@@ -412,7 +369,7 @@ def test_a_marker_follows_its_partition_to_the_next_leader(cluster: Bench) -> No
     cluster.write(EFFECT._replace(partitions={"t": [1]}))
     cluster.run()
     link = cluster.links.opened[1]
-    link.answer(link.result(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    link.answer(result(link, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     cluster.metadata.topics["t"] = _Topic.led_by(THIS_BROKER, 2)
     cluster.run(LONGEST_PAUSE_MS)
     cluster.run()
@@ -439,7 +396,7 @@ def test_a_broker_that_is_gone_holds_up_no_marker(cluster: Bench) -> None:
     cluster.run(LONGEST_PAUSE_MS)
     cluster.run()
     link = cluster.links.opened[2]
-    link.answer(link.result())
+    link.answer(result(link))
     assert cluster.done == ["id 5"]
 
 
@@ -447,7 +404,7 @@ def test_a_later_coordinator_fences_this_one_at_another_leader(cluster: Bench) -
     cluster.write()
     cluster.run()
     link = cluster.links.opened[1]
-    link.answer(link.result(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    link.answer(result(link, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
     cluster.run(60_000)
     assert (cluster.done, len(link.asked)) == ([], 1)
 
@@ -461,9 +418,9 @@ def test_a_cancelled_task_sends_no_more_markers(cluster: Bench) -> None:
     cluster.write(other, epoch=7)
     cluster.run()
     link = cluster.links.opened[1]
-    link.answer(link.result())
+    link.answer(result(link))
     assert (cluster.done, [request.markers[0].coordinator_epoch for request in link.asked]) == ([], [5, 7])
-    link.answer(link.result())
+    link.answer(result(link))
     assert cluster.done == ["id 7"]
 
 
@@ -474,13 +431,13 @@ def test_a_strange_answer_has_the_marker_written_again(cluster: Bench, caplog: p
     link.answer(WriteTxnMarkersResponse())
     cluster.run(LONGEST_PAUSE_MS)
     cluster.run()
-    strange = link.result()
+    strange = result(link)
     strange.markers[0].topics[0].partitions[0].error_code = 9_999
     link.answer(strange)
     assert "cannot be used" in caplog.text
     cluster.run(LONGEST_PAUSE_MS)
     cluster.run()
-    link.answer(link.result())
+    link.answer(result(link))
     assert (len(link.asked), cluster.done) == (3, ["id 5"])
 
 
