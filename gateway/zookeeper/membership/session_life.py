@@ -1,7 +1,9 @@
 """The life of a broker's session after the start: interruption, expiry, and the recovery from both.
 
-The broker serves its clients meanwhile. After each reconnection it repeats the checks of a join (`joining.py`),
-registers itself, and resumes the store. Until then it logs the reason of the wait, at growing intervals.
+The broker serves its clients meanwhile. Once a session has expired, the broker leads no partition that others may lead,
+until the controller has sent orders to its next registration. After each reconnection the broker repeats the checks of
+a join (`joining.py`), registers itself, and resumes the store. Until then it logs the reason of the wait, at growing
+intervals.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ class ResumableStore(Protocol):
     def resume(self) -> None:
         """Read everything again, become the controller again, and continue."""
 
+    def resign_leads(self) -> None:
+        """Lead no partition that another broker may lead: the session has ended, and its registration with it."""
+
 
 class SessionLife:
     """Handles the events of the session, from the end of the start on."""
@@ -50,6 +55,8 @@ class SessionLife:
         self._clock = clock
         self.broker_epoch = -1
         """The epoch of the last registration; -1 before the first one."""
+        self.obeyed_epoch = -1
+        """The least broker epoch of orders to this broker: orders to a registration that has ended are late."""
         self._store: ResumableStore | None = None
         self._registration: BrokerRegistration | None = None
         self._announced: Callable[[ZooKeeperRefusal | None], None] | None = None
@@ -100,6 +107,8 @@ class SessionLife:
                 timer.cancel()
 
     def _handle_event(self, event: SessionEvent) -> None:
+        if event in {SessionEvent.EXPIRED, SessionEvent.CONNECTED}:
+            self._end_registration()
         if event is SessionEvent.OUTDATED:
             self._problem = "it came back empty or from an older copy"
             logger.error("%s", refusals.outdated(self._shared.connect))
@@ -109,6 +118,13 @@ class SessionLife:
         else:
             self._lost()  # needed for a new session without a loss event, after kazoo has failed
             self._begin(self._come_back())
+
+    def _end_registration(self) -> None:
+        """Lead nothing by the last registration: the controller has given its leads away, or will."""
+        if self.obeyed_epoch == self.broker_epoch >= 0:
+            self.obeyed_epoch += 1
+        if self._store is not None:
+            self._store.resign_leads()
 
     def _lost(self) -> None:
         self._attempt += 1
@@ -137,7 +153,7 @@ class SessionLife:
 
     def _register(self) -> Task[None]:
         if self._registration is not None:
-            self.broker_epoch = yield from register(
+            self.broker_epoch = self.obeyed_epoch = yield from register(
                 self._shared.session, self._member, self._registration, self._registration_changed
             )
 

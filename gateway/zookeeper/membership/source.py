@@ -127,7 +127,7 @@ class ZooKeeperSource:
         """The orders that this broker gets from another one that is the controller."""
         assert self._store is not None
         session, life = self._connection.session, self._life
-        return ControllerOrders(self._store, session, replicas, tasks, self._base.config, lambda: life.broker_epoch)
+        return ControllerOrders(self._store, session, replicas, tasks, self._base.config, lambda: life.obeyed_epoch)
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """Register this broker, whose listeners are open. `resume` gets an error if that takes too long."""

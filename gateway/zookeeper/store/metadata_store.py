@@ -19,10 +19,12 @@ from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.controller.elections import NO_LEADER
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.topics import NewTopic
+from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
@@ -185,6 +187,19 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._connections += 1
         self._watcher.schedule_full_refresh()
         self._go_on()
+
+    def resign_leads(self) -> None:
+        """Lead no partition that has another replica, until ZooKeeper or the controller says so again."""
+        node_id, records = self._config.node_id, list[MetadataRecord]()
+        for topic in self.written_image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                if state.leader == node_id and len(state.replicas) > 1:
+                    records += partition_records(topic.topic_id, index, (state._replace(leader=NO_LEADER),))
+        if records:
+            logger.warning("%d partitions have no leader here: the session with ZooKeeper has ended", len(records))
+            self.apply_external(records)
+            if self._watcher.term is not None:
+                self._watcher.term.elections.replay(records)
 
     # Changes
 

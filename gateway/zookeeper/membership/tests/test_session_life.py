@@ -43,6 +43,7 @@ class JoinedBroker:
         self.time.advance()
         finish(self.keeper, join(self.shared.session, member))
         self.resumed = 0
+        self.resigned: list[int] = []  # the broker epoch at each time
         self.life = SessionLife(self.shared, member, self.time.scheduler, self.time.clock)
         self.life.serve(self)
         self.announced: list[ZooKeeperRefusal | None] = []
@@ -50,6 +51,9 @@ class JoinedBroker:
 
     def resume(self) -> None:
         self.resumed += 1
+
+    def resign_leads(self) -> None:
+        self.resigned.append(self.life.broker_epoch)
 
     @property
     def session(self) -> ModelSession:
@@ -273,3 +277,28 @@ def test_a_read_that_fails_is_no_bug(
     assert not [record for record in caplog.records if record.exc_info]
     joined.time.advance(1_000)
     assert joined.is_registered
+
+
+def test_an_interruption_takes_no_lead(joined: JoinedBroker) -> None:
+    joined.keeper.cut(joined.session)
+    joined.time.advance()
+    joined.keeper.connect(joined.session)
+    joined.time.advance()
+    assert joined.resumed == 1
+    assert joined.resigned == []
+
+
+def test_the_leads_end_with_the_session(joined: JoinedBroker) -> None:
+    """Orders to the registration that has ended are late from then on, and those to the next one are not."""
+    epoch = joined.life.broker_epoch
+    assert joined.life.obeyed_epoch == epoch
+    joined.keeper.expire(joined.session.session_id)
+    joined.time.advance()
+    assert joined.resigned == [], "the broker does not know yet"
+    seen: list[int] = []
+    joined.shared.listeners.append(lambda _: seen.append(joined.life.obeyed_epoch))
+    joined.keeper.connect(joined.session)
+    joined.time.advance()
+    assert seen == [epoch + 1, epoch + 1]
+    assert joined.resigned == [epoch, epoch]
+    assert joined.life.obeyed_epoch == joined.life.broker_epoch > epoch + 1
