@@ -9,6 +9,9 @@ That thread competes with the loop for Python's lock, so kazoo gets at most `MAX
 further ones wait here. `docs/performance.md` has the measurement. The bound also keeps the loop from blocking: each
 request wakes kazoo by a byte in a pipe, and some hundred requests fill the pipe if the server hangs.
 
+kazoo's thread also sends the heartbeats of the session. A loop that stands still must lose its session all the same, as
+others wait for this broker: so after `follow_loop` each heartbeat needs a sign of the loop since the one before.
+
 When a connection ends, kazoo answers every outstanding request, except that a race in kazoo can lose one. So this
 module answers them by itself, at the event, and ignores later answers.
 """
@@ -61,6 +64,8 @@ MOST_A_TURN: Final = 64
 CLOSE_WITHIN_MS: Final = 5_000
 RESTART_AFTER_MS: Final = 1_000
 _EPHEMERAL, _SEQUENTIAL = 1, 2
+STANDSTILL_S: Final = 0.1
+"""While the loop stands still: the seconds between two looks for a sign of the loop."""
 # Seconds between attempts to connect, doubled up to the limit
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 2.0
 
@@ -92,12 +97,26 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     `ended` is called at the end of the connection's thread: after `stop`, or after an unexpected error.
     `opened` is called with the address of each connection that opens, before ZooKeeper knows of the session.
+    `may_beat` is called before each heartbeat: as long as it returns false, kazoo waits for data alone.
     """
 
-    def __init__(self, ended: Callable[[], None], opened: Callable[[tuple[str, int]], None]) -> None:
+    def __init__(
+        self,
+        ended: Callable[[], None],
+        opened: Callable[[tuple[str, int]], None],
+        may_beat: Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__()
         self.ended = ended
         self.opened = opened
+        self.may_beat = may_beat
+
+    def select(self, readers: Sequence[Any], writers: Sequence[Any], errors: Sequence[Any], timeout_s: float) -> Any:
+        """Wait for sockets. Only kazoo's wait for data and requests has two readers; a heartbeat follows its end."""
+        found = super().select(readers, writers, errors, timeout_s)
+        while len(readers) > 1 and not found[0] and not self.may_beat():
+            found = super().select(readers, writers, errors, STANDSTILL_S)
+        return found
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         connection = super().create_connection(*args, **kwargs)
@@ -229,6 +248,7 @@ class ZooKeeperClient:
         self._scheduler = scheduler
         self._on_event = on_event
         self._max_outstanding = max_outstanding
+        self._follows_loop = self._awaits_sign = False
         self._reads_many = True
         self._waiting: deque[_Request] = deque()
         self._outstanding: dict[_Request, None] = {}  # in the order of their calls
@@ -323,13 +343,29 @@ class ZooKeeperClient:
     def sync(self, path: str, resume: Resume[None]) -> None:
         self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, resume)
 
+    def follow_loop(self) -> None:
+        self._follows_loop = True
+
+    def _may_beat(self) -> bool:
+        """In kazoo's thread: whether the loop has run since the last heartbeat. Asks the loop for the next sign."""
+        if not self._follows_loop:
+            return True
+        if self._awaits_sign:
+            return False
+        self._awaits_sign = True
+        self._scheduler.call_from_thread(self._give_sign)
+        return True
+
+    def _give_sign(self) -> None:
+        self._awaits_sign = False
+
     def close(self, resume: Callable[[bool], None]) -> None:
         """See `Session.close`. Takes at most CLOSE_WITHIN_MS; kazoo's thread may outlive it while a server hangs.
 
         Without a connection it does not wait.
         """
         assert self._closed is None, "close() is called once"
-        self._closed = resume
+        self._closed, self._follows_loop = resume, False
         self._is_clean, self.is_connected = self.is_connected, False
         unsent, self._waiting = self._waiting, deque()
         for request in unsent:
@@ -490,6 +526,7 @@ class ZooKeeperClient:
         handler = _InlineHandler(
             lambda: self._arrive(partial(self._replace, kazoo)),
             lambda address: self._arrive_opened(kazoo, servers, address),
+            self._may_beat,
         )
         retry = {"max_tries": -1, "delay": _FIRST_DELAY_S, "max_delay": _LONGEST_DELAY_S}
         kazoo = KazooClient(

@@ -216,6 +216,9 @@ class Session(Protocol):
     def sync(self, path: str, resume: Resume[None]) -> None:
         """Let later reads see all earlier writes of all clients: the connected server may lag behind."""
 
+    def follow_loop(self) -> None:
+        """Send heartbeats from now on only while the loop runs: the session ends soon after the loop stands still."""
+
     def close(self, resume: Callable[[bool], None]) -> None:
         """End the session. `resume` is called last: with True if ZooKeeper has ended it, ephemeral nodes included.
 

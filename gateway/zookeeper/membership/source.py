@@ -116,6 +116,7 @@ class ZooKeeperSource:
         """Continue on the loop. The scheduler must run."""
         assert self._store is not None
         self._connection.pump.hand_over(self._base.scheduler)
+        self._connection.session.follow_loop()
         self._store.start()
 
     @property

@@ -300,6 +300,9 @@ class ModelSession:
     def sync(self, path: str, resume: Resume[None]) -> None:
         self._ask([Check(path)], lambda: None, resume)
 
+    def follow_loop(self) -> None:
+        """A test ends the session."""
+
     def close(self, resume: Callable[[bool], None]) -> None:
         assert self._closed is None, "close() is called once"
         self._closed = resume

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from headgate.gateway.zookeeper.session import Create, KeeperError, NodeData, Se
 from headgate.gateway.zookeeper.tests.proxy import HOST, Proxy
 from headgate.gateway.zookeeper.tests.worlds import SESSION_TIMEOUT_MS, Loop
 
+STILL_TIMEOUT_MS = 1_000
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED
 
 
@@ -316,6 +318,33 @@ def test_the_end_of_the_thread_is_told_and_its_error_logged(caplog: pytest.LogCa
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_a_heartbeat_needs_a_sign_of_the_loop(faked: Faked) -> None:
+    may_beat = faked.kazoo.handler.may_beat
+    assert [may_beat(), may_beat()] == [True, True], "before the loop runs"
+    faked.client.follow_loop()
+    assert [may_beat(), may_beat()] == [True, False]
+    faked.time.advance()
+    assert [may_beat(), may_beat()] == [True, False]
+
+
+@pytest.mark.sockets
+def test_kazoo_sends_no_heartbeat_while_the_loop_stands() -> None:
+    """It waits on, until there is data or a sign of the loop."""
+    signs = [False, False, True]
+    handler = client_module._InlineHandler(lambda: None, lambda _: None, lambda: signs.pop(0))
+    readers = [socket.socketpair(), socket.socketpair()]
+    waited = [pair[0] for pair in readers]
+    assert handler.select(waited, [], [], 0.01)[0] == []
+    assert signs == []
+    assert handler.select(waited[:1], [], [], 0.01)[0] == [], "a wait for the rest of an answer"
+    signs.append(False)
+    readers[0][1].sendall(b"x")
+    assert handler.select(waited, [], [], 0.01)[0] == [waited[0]]
+    for pair in readers:
+        for one in pair:
+            one.close()
+
+
 # Real servers
 
 
@@ -387,6 +416,29 @@ def test_a_server_that_is_no_zookeeper_is_asked_again(server: ZooKeeper, loop: L
     assert events == [CONNECTED]
     close(loop, client)
     proxy.close()
+
+
+@pytest.mark.sockets
+@pytest.mark.slow
+def test_the_session_of_a_loop_that_stands_still_ends(server: ZooKeeper, loop: Loop) -> None:
+    """The thread of kazoo runs on; another client sees the end, and the loop learns it when it runs again."""
+    events: list[SessionEvent] = []
+    still, other = Loop(), ZooKeeperClient(server.connect, SESSION_TIMEOUT_MS, loop, lambda _: None)
+    client = ZooKeeperClient(server.connect, STILL_TIMEOUT_MS, still, events.append)
+    for each in (client, other):
+        each.start()
+    still.until(lambda: client.is_connected)
+    client.follow_loop()
+    created, gone = list[Any](), list[str]()
+    client.create(Create("/still", is_ephemeral=True), created.append)
+    began = time.monotonic()
+    still.until(lambda: bool(created) and time.monotonic() > began + 2 * STILL_TIMEOUT_MS / 1000)
+    assert events == [CONNECTED], "a loop that runs keeps its session"
+    loop.until(lambda: other.is_connected)
+    other.exists("/still", lambda _: None, gone.append)
+    loop.until(lambda: bool(gone))
+    still.until(lambda: events == [CONNECTED, SUSPENDED, SessionEvent.EXPIRED, CONNECTED])
+    assert [close(one_loop, each) for one_loop, each in ((still, client), (loop, other))] == [True, True]
 
 
 @pytest.mark.sockets
