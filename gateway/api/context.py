@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from headgate.gateway.coordinator.decision import RequestContext
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Silent, Task
 from headgate.protocol.schema import Message
 
@@ -99,6 +100,7 @@ class Services:
     random: Random
     scheduler: Scheduler
     tasks: Tasks
+    stall_watch: StallWatch
     metadata: MetadataStore
     partitions: ReplicaManager
     fetch_sessions: FetchSessions

@@ -54,6 +54,8 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._answers = ResponseCache()
         self._latencies = {key: Histogram() for key in registrations}
+        self.stall_watch = services.stall_watch
+        self.stall_watch.changed = self._follow_doubt
         self.batcher = services.batcher
         """The batcher of a turn's appends, which are written together before any reply is sent."""
         services.metrics.labelled("requests", ("api", "version"), self._count_requests)
@@ -169,8 +171,18 @@ class Dispatcher:
         if registration is None or registration.find(version) is None:
             return None
         route = Route(registration, version, self.authorizer, self.quota, self._latencies[api_key])
+        if self.stall_watch.is_in_doubt:
+            route.park_all()
         self._routes[api_key, version] = route
         return route
+
+    def _follow_doubt(self) -> None:
+        """Park all requests while this broker is in doubt whether it leads: the usual way of a request has no check."""
+        for route in self._routes.values():
+            if self.stall_watch.is_in_doubt:
+                route.park_all()
+            else:
+                route.park_large()
 
     # Metrics
 

@@ -119,6 +119,8 @@ class ParkedRequest(Parked):
 
     def _serve(self, frame: bytes, position: int) -> Task[Reply]:
         services, route, client = self._services, self._route, self._client
+        while services.stall_watch.is_in_doubt and not route.is_order:
+            yield Changes((services.stall_watch.waiters,))
         if len(frame) > FREE_BYTES:
             yield from self._reserve(parsed_bytes(len(frame), route.max_elements))
         request, _, elements = yield from route.read_in_steps(frame, position)

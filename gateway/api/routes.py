@@ -51,6 +51,7 @@ class Route:
         "errors",
         "handler",
         "is_lasting",
+        "is_order",
         "large_bytes",
         "latency",
         "max_elements",
@@ -81,6 +82,7 @@ class Route:
         """The number of requests refused as a whole, by error."""
         self.latency = latency or Histogram()
         self.handler: Callable[[Any, HandlerContext], Any] = served.handler
+        self.is_order = served.between_brokers
         if served.between_brokers:
             self.handler = of_brokers(self.handler)
         if authorizer is not None and served.authorize is not unrestricted:
@@ -94,13 +96,20 @@ class Route:
         self.stages = served.stages
         # The rules of authorization look at all elements at once
         self.max_elements = served.max_elements if authorizer is None else MAX_ELEMENTS_AT_ONCE
-        # A Produce request is mostly records, which are views into its frame: a large frame may have few rows
-        self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
+        self.park_large()
         self._response = registry.response_class(request.api_key)
         self._write = compiler.writer(self._response, version)
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)
         self._blank = bytes(blank)
+
+    def park_large(self) -> None:
+        """Park the requests that are read in steps. A large Produce request may have few rows: it is mostly records."""
+        self.large_bytes = _NEVER_LARGE if self.request is ProduceRequest else LARGE_BYTES
+
+    def park_all(self) -> None:
+        """Park every request: it waits there for the end of the doubt about this broker's leads."""
+        self.large_bytes = -1
 
     @property
     def requests(self) -> int:

@@ -55,6 +55,7 @@ from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Lock, Task, Tasks, WaitList, as_task
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
@@ -106,7 +107,7 @@ class MetadataSource(Protocol):
     def controller_orders(self, replicas: ReplicaManager, tasks: Tasks) -> ControllerOrders | None:
         """The orders of the cluster's controller to this broker; None without a cluster. The store is open."""
 
-    def start(self) -> None:
+    def start(self, stall_watch: StallWatch) -> None:
         """Begin the recurring work. The scheduler runs."""
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
@@ -180,7 +181,7 @@ class EmbeddedSource:
     def controller_orders(self, _replicas: ReplicaManager, _tasks: Tasks) -> None:
         """A broker without ZooKeeper is alone."""
 
-    def start(self) -> None:
+    def start(self, _stall_watch: StallWatch) -> None:
         """Write snapshots from now on."""
         self.generator.start()
 
@@ -320,6 +321,7 @@ class BrokerParts:
         )
         seams.open_logs(self.log_manager, self.log_loader, clock.now_ms())
         self.tasks = Tasks(clock, scheduler)
+        self.stall_watch = StallWatch(self.tasks)
         self.links = Links(clock, scheduler, self._make_transport)
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
@@ -370,6 +372,7 @@ class BrokerParts:
             random=self.random,
             scheduler=scheduler,
             tasks=tasks,
+            stall_watch=self.stall_watch,
             metadata=self.metadata,
             partitions=self.partitions,
             fetch_sessions=FetchSessions(
@@ -470,7 +473,7 @@ class BrokerParts:
         if self.services.offset_stores is not None:
             self.services.offset_stores.start(self._marks)
         self.log_loader.start()
-        self._source.start()
+        self._source.start(self.stall_watch)
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """The listeners are open, each at this port; `resume`: see `MetadataSource.announce`."""
@@ -482,6 +485,7 @@ class BrokerParts:
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""
+        self.stall_watch.end()
         self.tasks.expire_all()
         if self.services.offset_stores is not None:
             self.services.offset_stores.stop()

@@ -108,7 +108,14 @@ class Server:
         """The engine of all sockets; the first call makes it."""
         if self.engine is None:
             batcher = self._dispatcher.batcher
-            self.engine = SocketEngine(self._forget, self._clock, self._scheduler, self._log, batcher)
+            self.engine = SocketEngine(
+                self._forget,
+                self._clock,
+                self._scheduler,
+                self._log,
+                batcher,
+                stall_watch=self._dispatcher.stall_watch,
+            )
             connections.start_soon(self.engine.run)
         return self.engine
 
@@ -151,7 +158,7 @@ class Server:
             return
         if sock is not None:
             self._tune(sock)
-        driver = StreamDriver(stream, connection, self._clock, self._log)
+        driver = StreamDriver(stream, connection, self._clock, self._log, stall_watch=self._dispatcher.stall_watch)
         self._remember(driver)
         self._count_stream(1)
         try:

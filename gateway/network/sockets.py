@@ -58,6 +58,8 @@ from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.stall_watch import StallWatch
+from headgate.gateway.runtime.tasks import Tasks
 
 AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, "sendfile")
 
@@ -100,6 +102,7 @@ class SocketEngine:
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
         make_socket: MakeSocket = socket.socket,
+        stall_watch: StallWatch | None = None,
     ) -> None:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
@@ -114,6 +117,7 @@ class SocketEngine:
         self.gone = gone
         self.clock = clock
         self._monotonic_ms = clock.monotonic_ms  # called between any two requests
+        self._stall_watch = stall_watch or StallWatch(Tasks(clock, scheduler))
         self._log = log
         self._batcher = batcher
         self.scheduler = scheduler
@@ -194,6 +198,8 @@ class SocketEngine:
         `follows`: the last turn ended by its time. Then this turn too waits for the next event before the task sleeps.
         """
         self.now_ms = self.clock.monotonic_ms()
+        if self.now_ms >= self._stall_watch.late_ms:
+            self._stall_watch.note_stall()
         self._end_ms = self.now_ms + self.max_turn_ms
         self._last_round_end_ms = self._end_ms + self.max_turn_ms
         wait_s = self._poll_wait_s() if follows else 0.0
@@ -218,6 +224,8 @@ class SocketEngine:
     def _round(self, wait_s: float) -> bool:
         """Serve every ready socket once, within the turn. False if there was no work."""
         events = found = self.poller.poll(wait_s, EVENTS_AT_ONCE)
+        if wait_s and self._monotonic_ms() >= self._stall_watch.late_ms:
+            self._stall_watch.note_stall()
         if self.brokers:
             events = self._serve_brokers(found)
         drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._last_round_end_ms

@@ -24,6 +24,7 @@ import trio
 from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
+from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.protocol.compiler import Splice
 
@@ -86,12 +87,14 @@ class StreamDriver:
         clock: Clock,
         log: LimitedLog,
         in_thread: InThread = read_in_thread,
+        stall_watch: StallWatch | None = None,
     ) -> None:
         self.connection = connection
         self.scope = trio.CancelScope()
         self._stream = stream
         self._clock = clock
         self._in_thread = in_thread
+        self._stall_watch = stall_watch
         self._log = log
         self._waiting: trio.CancelScope | None = None
         self._draining = False
@@ -116,6 +119,8 @@ class StreamDriver:
     def _begin_step(self) -> float:
         """Return the present time in milliseconds."""
         now_ms = self._clock.monotonic_ms()
+        if self._stall_watch is not None and now_ms >= self._stall_watch.late_ms:
+            self._stall_watch.note_stall()
         self._end_ms = now_ms + TURN_MS
         return now_ms
 

@@ -57,6 +57,43 @@ def dispatcher(node: HandlerBroker, handler: Callable[..., Any] | None = None) -
     return Dispatcher(node.services, table)
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["of a new route", "of a known route"])
+def test_requests_wait_while_a_lead_is_in_doubt(node: HandlerBroker, is_first: bool) -> None:
+    watch, replies = node.services.stall_watch, list[Any]()
+    table = dispatcher(node)
+    request = frame(FindCoordinatorRequest(key="g"), 3)
+    if not is_first:
+        table.dispatch(request, node.client, never)
+    ended: list[Callable[[], None]] = []
+    watch.begin(1_000, ended.append)
+    watch.note_stall()
+    assert isinstance(table.dispatch(request, node.client, replies.append), Parked)
+    node.time.advance()
+    assert replies == []
+    ended[0]()
+    node.time.advance()
+    assert answer(replies[0], FindCoordinatorResponse, 3).node_id == 0
+    watch.end()
+    assert isinstance(table.dispatch(request, node.client, never), list)
+
+
+def test_an_order_ends_a_doubt_sooner(node: HandlerBroker) -> None:
+    """An order says what this broker leads, and must not wait for the answer of ZooKeeper."""
+    assert {api for api, found in load().items() if Route(found, found.served_min).is_order} == {4, 5, 6, 7}
+    seen: list[int] = []
+    table = dict(load())
+    table[FIND_KEY] = Registration(
+        FindCoordinatorRequest, (Range(0, 6, lambda *_: seen.append(1), between_brokers=True),)
+    )
+    watch, dispatched = node.services.stall_watch, Dispatcher(node.services, table)
+    watch.begin(1_000, lambda _: None)
+    watch.note_stall()
+    node.client.put_first = lambda _: None
+    dispatched.dispatch(frame(FindCoordinatorRequest(key="g"), 3), node.client, lambda _: None)
+    assert seen == [1]
+    watch.end()
+
+
 def test_a_request_is_answered_under_its_correlation_id(node: HandlerBroker) -> None:
     reply = dispatcher(node).dispatch(frame(FIND, 1), CLIENT, never)
     found = answer(reply, FindCoordinatorResponse, 1)

@@ -15,6 +15,7 @@ from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Task, Tasks, as_task, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
@@ -24,6 +25,7 @@ from headgate.gateway.zookeeper.membership.controlled_shutdown import Controlled
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
 from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.registration import registration
+from headgate.gateway.zookeeper.membership.session_check import SessionCheck
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
@@ -112,11 +114,12 @@ class ZooKeeperSource:
         self._life.serve(self._store)
         return self._store, True
 
-    def start(self) -> None:
+    def start(self, stall_watch: StallWatch) -> None:
         """Continue on the loop. The scheduler must run."""
         assert self._store is not None
         self._connection.pump.hand_over(self._base.scheduler)
         self._connection.session.follow_loop()
+        stall_watch.begin(self._base.config.zookeeper_session_timeout_ms, SessionCheck(self._connection.shared).begin)
         self._store.start()
 
     @property
