@@ -111,9 +111,11 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.opened = opened
         self.may_beat = may_beat
 
-    def select(self, readers: Sequence[Any], writers: Sequence[Any], errors: Sequence[Any], timeout_s: float) -> Any:
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], errors: Sequence[Any], timeout_s: float
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait for sockets. Only kazoo's wait for data and requests has two readers; a heartbeat follows its end."""
-        found = super().select(readers, writers, errors, timeout_s)
+        found: tuple[list[Any], list[Any], list[Any]] = super().select(readers, writers, errors, timeout_s)
         while len(readers) > 1 and not found[0] and not self.may_beat():
             found = super().select(readers, writers, errors, STANDSTILL_S)
         return found

@@ -305,7 +305,14 @@ class SimulatedEngine(Simulated):
         listener: Any = self.listener
         batcher: Any = self.dispatcher.batcher
         self.engine = SocketEngine(
-            self.forget, self.clock, self.scheduler, self.log, batcher, self.kernel, self.kernel.sendfile
+            self.forget,
+            self.clock,
+            self.scheduler,
+            self.log,
+            batcher,
+            self.kernel,
+            self.kernel.sendfile,
+            stall_watch=self.dispatcher.stall_watch,
         )
         self.engine.stream_count = 1
         self.engine.listen(listener, self.admit)
@@ -338,7 +345,9 @@ class SimulatedStreams(Simulated):
 
     async def new_client(self) -> Client:
         sock = FakeSocket(self.kernel)
-        driver = StreamDriver(FakeStream(sock), self.new_connection(), self.clock, self.log, self.threads.run)
+        driver = StreamDriver(
+            FakeStream(sock), self.new_connection(), self.clock, self.log, self.threads.run, self.dispatcher.stall_watch
+        )
         self.drivers.append(driver)
         self._nursery.start_soon(self._run, driver)
         return self.scripted(sock)
@@ -404,7 +413,9 @@ class TcpEngine(Tcp):
         self.address = listener.getsockname()
         self.scheduler = Scheduler(self.clock)
         batcher: Any = self.dispatcher.batcher
-        self.engine = SocketEngine(self.forget, self.clock, self.scheduler, self.log, batcher)
+        self.engine = SocketEngine(
+            self.forget, self.clock, self.scheduler, self.log, batcher, stall_watch=self.dispatcher.stall_watch
+        )
         self.engine.listen(listener, self._admit)
 
     async def serve(self, nursery: trio.Nursery) -> None:
@@ -429,7 +440,9 @@ class TcpStreams(Tcp):
         nursery.start_soon(trio.serve_listeners, self._handle, [listener])
 
     async def _handle(self, stream: trio.SocketStream) -> None:
-        driver = StreamDriver(stream, self.new_connection(), self.clock, self.log)
+        driver = StreamDriver(
+            stream, self.new_connection(), self.clock, self.log, stall_watch=self.dispatcher.stall_watch
+        )
         self.drivers.append(driver)
         await driver.run()
         self.forget(driver)

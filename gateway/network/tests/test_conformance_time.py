@@ -67,6 +67,20 @@ def test_what_waits_behind_a_parked_request_is_written_too(kind: type[Simulated]
     run(kind, scenario)
 
 
+@everywhere
+def test_a_stall_is_noticed_before_requests_are_answered(kind: type[Served]) -> None:
+    async def scenario(served: Served) -> None:
+        client = await served.connect()
+        watch, seen = served.dispatcher.stall_watch, list[int]()
+        watch.begin(10, lambda resume: (seen.append(len(served.dispatcher.seen)), watch.end(), resume()))
+        watch.late_ms = 0.0
+        await client.send(framed(b"x"))
+        assert await client.read(1) == b"x"
+        assert seen == [0]
+
+    run(kind, scenario)
+
+
 # Turns
 
 

@@ -17,6 +17,9 @@ from headgate.gateway.network.connection import (
     Connection,
 )
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
+from headgate.gateway.runtime.stall_watch import StallWatch
+from headgate.gateway.runtime.tasks import Tasks
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 
 
 class ScriptedBatcher:
@@ -51,6 +54,8 @@ class ScriptedDispatcher:
         self.complaints: list[str] = []
         self.answers: dict[bytes, list[Any]] = {}
         self.batcher = ScriptedBatcher()
+        time = ManualTime()
+        self.stall_watch = StallWatch(Tasks(time.clock, time.scheduler))
         self.when_heavy: Callable[[], None] = lambda: None
 
     def complain(self, client: Client, reason: str) -> None:
