@@ -24,7 +24,6 @@ def test_a_rolling_restart_fails_no_send(kind: str, tmp_path: Path, figure: Call
         placement = [(one, (one + 1) % 3, (one + 2) % 3) for one in IDS] * 2
         stops_s: list[float] = []
         with Traffic(cluster, placement) as traffic:
-            traffic.flow()
             for one in IDS:
                 stops_s.append(stop(cluster, one))
                 assert all(state.leader not in {one, -1} for state in cluster.states(traffic.topic))
