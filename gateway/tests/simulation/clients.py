@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.gateway.network.links import Link, Links
 from headgate.gateway.runtime.broker_links import LinkLost
-from headgate.gateway.runtime.tasks import Task, Tasks, sleep
+from headgate.gateway.runtime.tasks import Task, Tasks, gather, sleep
 from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.tests.simulation.cluster import FIRST_PORT, TOPIC, Cluster
 from headgate.gateway.tests.simulation.world import EPOCH_MS, Host
@@ -59,6 +59,13 @@ RETRIABLE: Final = frozenset(
 
 class ClientFailure(AssertionError):
     """A client was told something that no broker may tell it."""
+
+
+class Batch(NamedTuple):
+    """A batch, and its values."""
+
+    data: bytes
+    values: list[bytes]
 
 
 class History:
@@ -178,30 +185,57 @@ class ClientHost(Host):
                 self.check([code], "CreateTopics")
             yield from self.pause()
 
-    def produce(self, index: int, batches: int, gap_ms: float) -> Task[None]:
-        """Produce batches to a partition, one after another."""
+    def produce(self, index: int, records: int, gap_ms: float) -> Task[None]:
+        """Produce records to a partition, in batches, up to three under way."""
         made = None
         while made is None or not self.check([made.error_code], "InitProducerId"):
             yield from self.pause()
             made = yield from self.ask_any(InitProducerIdRequest(None, -1), 4)
         sequence = 0
-        for _ in range(batches):
-            count = self.random.randint(1, 3)
-            values = [b"%s %d" % (self.name.encode(), sequence + number) for number in range(count)]
-            self.history.sent += [(index, value) for value in values]
-            data = build(
-                [Record(timestamp=EPOCH_MS, value=value) for value in values],
-                producer_id=made.producer_id,
-                producer_epoch=made.producer_epoch,
-                base_sequence=sequence,
-            )
-            request = produce_request(data, TOPIC, index, timeout_ms=3_000)
-            answer = yield from self.insist(index, request, 9, _produce_codes, "Produce")
-            base = answer.responses[0].partition_responses[0].base_offset
-            for number, value in enumerate(values):
-                self.history.acknowledged[index, value] = base + number if base >= 0 else -1
-            sequence += count
+        while sequence < records:
+            batches = []
+            # The first one goes alone: a log takes any sequence of a producer that it does not know
+            for _ in range(self.random.randint(1, 3) if sequence else 1):
+                count = self.random.randint(1, 3)
+                batches.append(self._batch(index, made, sequence, count))
+                sequence += count
+            yield from self._send(index, batches)
             yield sleep(self.scheduler, gap_ms * self.random.random() * 2)
+
+    def _batch(self, index: int, made: Any, sequence: int, count: int) -> Batch:
+        values = [b"%s %d" % (self.name.encode(), sequence + number) for number in range(count)]
+        self.history.sent += [(index, value) for value in values]
+        data = build(
+            [Record(timestamp=EPOCH_MS, value=value) for value in values],
+            producer_id=made.producer_id,
+            producer_epoch=made.producer_epoch,
+            base_sequence=sequence,
+        )
+        return Batch(bytes(data), values)
+
+    def _send(self, index: int, batches: list[Batch]) -> Task[None]:
+        """Have batches acknowledged that are under way together; what is not is sent again, in its order."""
+        while batches:
+            node_id = yield from self.leader(index)
+            requests = [produce_request(bytearray(batch.data), TOPIC, index, timeout_ms=3_000) for batch in batches]
+            answers = yield from gather([self.ask(node_id, request, 9) for request in requests])
+            left: list[Batch] = []
+            for batch, answer in zip(batches, answers, strict=True):
+                # Behind a batch that was refused, the next ones are out of order
+                codes = [] if answer is None else [*_produce_codes(answer)]
+                behind = bool(left) and codes == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+                if answer is None or behind or not self.check(codes, f"Produce of {batch.values[0]!r}"):
+                    left.append(batch)
+                else:
+                    self._acknowledge(index, batch, answer.responses[0].partition_responses[0].base_offset)
+            batches = left
+            if left:
+                self._places.pop(index, None)
+                yield from self.pause()
+
+    def _acknowledge(self, index: int, batch: Batch, base: int) -> None:
+        for number, value in enumerate(batch.values):
+            self.history.acknowledged[index, value] = base + number if base >= 0 else -1
 
     def consume(self, index: int) -> Task[None]:
         """Read a partition from its beginning, for ever."""

@@ -18,8 +18,9 @@ from headgate.gateway.tests.simulation.faults import Faults
 from headgate.gateway.tests.simulation.world import World
 
 PARTITIONS: Final = 2
-BATCHES: Final = 25
-FAULTS_MS: Final = 15_000.0
+RECORDS: Final = 120
+COMMITS: Final = 30
+FAULTS_MS: Final = 12_000.0
 WHOLE_WITHIN_MS: Final = 30_000.0
 """From the end of the faults: all in-sync sets are full again, and all clients have ended their work."""
 
@@ -63,14 +64,13 @@ class Simulation:
         admin = self._client("admin")
         admin.begin(admin.create_topic(PARTITIONS, self._topic))
         self.world.run_until(lambda: not self.history.working, 10_000, "the topic is created")
-        gap_ms = FAULTS_MS / BATCHES
         for index in range(PARTITIONS):
             producer = self._client(f"producer-{index}")
-            producer.begin(producer.produce(index, BATCHES, gap_ms))
+            producer.begin(producer.produce(index, RECORDS, FAULTS_MS / RECORDS * 4))
             consumer = self._client(f"consumer-{index}")
             consumer.begin(consumer.consume(index), must_end=False)
         committer = self._client("committer")
-        committer.begin(committer.commit_offsets(BATCHES, gap_ms))
+        committer.begin(committer.commit_offsets(COMMITS, FAULTS_MS / COMMITS))
 
     def _is_whole(self) -> bool:
         if self.history.failures:
