@@ -11,7 +11,7 @@ from headgate.gateway.tests.simulation.clients import History
 from headgate.gateway.tests.simulation.cluster import TOPIC, Cluster
 from headgate.protocol.records.batch import iterate, split
 
-LOOK_MS: Final = 250.0
+LOOK_MS: Final = 500.0
 _is_state: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state").fullmatch
 
 

@@ -255,7 +255,7 @@ class ClientHost(Host):
                 for record in iterate(batch):
                     self._see(index, record)
                 offset = header.last_offset + 1
-            yield sleep(self.scheduler, 200.0 * self.random.random())
+            yield sleep(self.scheduler, 600.0 * self.random.random())
 
     def _see(self, index: int, record: Record) -> None:
         before = self.history.seen.setdefault((index, record.offset), record.value or b"")

@@ -10,7 +10,9 @@ from typing import Final
 from headgate.gateway.tests.simulation.cluster import Broker, Cluster
 from headgate.gateway.tests.simulation.keeper import KEEPER, SESSION_MS
 
-MOST: Final = 8
+MOST_BURSTS: Final = 3
+MOST: Final = 5
+"""Faults of a burst: one alone is seldom a danger."""
 
 
 class Faults:
@@ -24,9 +26,12 @@ class Faults:
 
     def begin(self, within_ms: float) -> None:
         """Have faults happen within this time."""
-        for _ in range(self._random.randint(1, MOST)):
-            fault = self._random.choices(list(self.KINDS), list(self.KINDS.values()))[0]
-            self._world.after(self._random.random() * within_ms * 0.85, partial(self._happen, fault))
+        for _ in range(self._random.randint(1, MOST_BURSTS)):
+            at_ms = self._random.random() * within_ms * 0.8
+            spread_ms = self._random.choice((20.0, 300.0, SESSION_MS))
+            for _ in range(self._random.randint(1, MOST)):
+                fault = self._random.choices(list(self.KINDS), list(self.KINDS.values()))[0]
+                self._world.after(at_ms + self._random.random() * spread_ms, partial(self._happen, fault))
 
     def _happen(self, fault: Callable[[Faults], None]) -> None:
         if not self._is_over:
@@ -52,7 +57,7 @@ class Faults:
 
     def _some_ms(self) -> float:
         """A short time, or one beyond sessions."""
-        return self._random.choice((50.0, 500.0, SESSION_MS, 2 * SESSION_MS)) * (0.5 + self._random.random())
+        return self._random.choice((30.0, 300.0, SESSION_MS, 2 * SESSION_MS)) * (0.5 + self._random.random())
 
     def _broker(self) -> Broker | None:
         """A broker that runs; often the controller, or the leader of partition 0."""

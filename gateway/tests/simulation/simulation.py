@@ -18,9 +18,9 @@ from headgate.gateway.tests.simulation.faults import Faults
 from headgate.gateway.tests.simulation.world import World
 
 PARTITIONS: Final = 2
-RECORDS: Final = 120
-COMMITS: Final = 30
-FAULTS_MS: Final = 12_000.0
+RECORDS: Final = 100
+COMMITS: Final = 25
+FAULTS_MS: Final = 9_000.0
 WHOLE_WITHIN_MS: Final = 30_000.0
 """From the end of the faults: all in-sync sets are full again, and all clients have ended their work."""
 

@@ -87,12 +87,6 @@ class Host:
         if self in self.world.hosts:
             self.world.hosts.remove(self)
 
-    def next_ms(self) -> float:
-        """When this host has something to do."""
-        if self.is_paused or not self.is_serving:
-            return float("inf")
-        return self.world.now_ms + max(0.0, self.scheduler.idle_ms())
-
     def power_cut(self) -> None:
         """The disk has ended the process."""
         raise AssertionError(f"{self.name} has no disk")
@@ -145,11 +139,13 @@ class World:
 
     def step(self, until_ms: float) -> None:
         """The next event, if there is one before `until_ms`; else let the time pass until then."""
-        host, when_ms = None, self._to_come[0][0] if self._to_come else float("inf")
+        when_ms = self._to_come[0][0] if self._to_come else float("inf")
+        host: Host | None = None
         for each in self.hosts:
-            due_ms = each.next_ms()
-            if due_ms < when_ms:
-                host, when_ms = each, due_ms
+            if each.is_serving and not each.is_paused:
+                due_ms = self.now_ms + each.scheduler.idle_ms()
+                if due_ms < when_ms:
+                    host, when_ms = each, due_ms
         if when_ms > until_ms:
             self.now_ms = max(self.now_ms, until_ms)
             return
