@@ -23,10 +23,12 @@ from typing import NamedTuple
 from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, LiveBroker
 from headgate.gateway.controller.election_requests import ElectionRequest
 from headgate.gateway.controller.elections import NO_EPOCH, next_state
+from headgate.gateway.controller.isr_requests import IsrRequest
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.messages.alter_partition import AlterPartitionRequest
 from headgate.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from headgate.protocol.messages.elect_leaders import PREFERRED
 from headgate.protocol.schema import Message
@@ -75,6 +77,8 @@ class ControllerMachine:
         self._departed: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         """Brokers that were lost and are back: each leaves the in-sync set before it may lead again."""
         self._elections: list[ElectionRequest] = []
+        self._isr_requests: dict[int, IsrRequest] = {}
+        """By broker: a broker repeats a request only after it has given up the last one."""
         self._shutdowns: list[tuple[object, int]] = []
 
     @property
@@ -144,7 +148,7 @@ class ControllerMachine:
             self._writing.pop(key, None)
             self._departed.pop(key, None)
             self._unread.discard(key)
-            self._fail_elections(key)
+            self._fail_requests(key)
         failed = frozenset(replica for replica in self.view.failed if replica.partition.topic != name)
         self.view = self.view._replace(failed=failed)
 
@@ -183,14 +187,9 @@ class ControllerMachine:
     def shut_down(self, ticket: object, broker_id: int, broker_epoch: int) -> None:
         """Move the leads of a broker that will stop; the reply names those that no other broker can take.
 
-        `broker_epoch` is -1 in versions without it. Raises KafkaError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
+        Raises KafkaError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
         """
-        broker = self.view.brokers.get(broker_id)
-        if broker is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker id {broker_id} does not exist.")
-        if broker_epoch not in (-1, broker.epoch):
-            message = f"Broker {broker_id} has the epoch {broker.epoch}, and asks with {broker_epoch}; register again."
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
+        self.check_registration(broker_id, broker_epoch, ErrorCode.BROKER_NOT_AVAILABLE)
         self.view = self.view._replace(stopping=self.view.stopping | {broker_id})
         self._dirty.update((key, None) for key, _ in self.view.partitions_of((broker_id,)))
         self._shutdowns.append((ticket, broker_id))
@@ -206,6 +205,29 @@ class ControllerMachine:
                 request.finish(key, KafkaError(code, "The partition does not exist."))
             else:
                 self._dirty[key] = None
+
+    def alter_partition(self, ticket: object, request: AlterPartitionRequest, version: int) -> None:
+        """Change in-sync sets for their leader. Raises KafkaError: STALE_BROKER_EPOCH."""
+        self.check_registration(request.broker_id, request.broker_epoch, ErrorCode.STALE_BROKER_EPOCH)
+        wanted = IsrRequest(ticket, request, version, self.view.image.topic_names)
+        for key in list(wanted.waiting):
+            if self.view.state(key) is None:
+                wanted.finish(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                self._dirty[key] = None
+        self._isr_requests[request.broker_id] = wanted
+
+    def check_registration(self, broker_id: int, broker_epoch: int, unregistered: ErrorCode) -> None:
+        """Raises KafkaError: `unregistered`, or STALE_BROKER_EPOCH for an earlier registration of a broker.
+
+        `broker_epoch` is -1 in versions without it.
+        """
+        broker = self.view.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(unregistered, f"Broker id {broker_id} does not exist.")
+        if broker_epoch not in (-1, broker.epoch):
+            message = f"Broker {broker_id} has the epoch {broker.epoch}, and asks with {broker_epoch}; register again."
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
 
     # Decisions
 
@@ -239,12 +261,18 @@ class ControllerMachine:
         for request in self._elections:
             if wanted is None and key in request.waiting:
                 wanted = request.evaluate(key, state, online, stopping)
+        for isr_request in self._isr_requests.values():
+            if wanted is None and key in isr_request.waiting:
+                wanted = isr_request.evaluate(key, state, [broker for broker in online if broker not in stopping])
         return wanted
 
-    def _fail_elections(self, key: TopicPartition) -> None:
+    def _fail_requests(self, key: TopicPartition) -> None:
         for request in self._elections:
             if key in request.waiting:
                 request.finish(key, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        for isr_request in self._isr_requests.values():
+            if key in isr_request.waiting:
+                isr_request.finish(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _elect_preferred(self) -> None:
         """Elect the preferred leaders of each broker that leads too few of the partitions placed on it first."""
@@ -271,6 +299,9 @@ class ControllerMachine:
         if done:
             replies += [(request.ticket, request.response()) for request in done if request.ticket is not None]
             self._elections = [request for request in self._elections if request.waiting]
+        for broker, altered in [pair for pair in self._isr_requests.items() if not pair[1].waiting]:
+            del self._isr_requests[broker]
+            replies.append((altered.ticket, altered.response()))
         waiting = []
         for ticket, broker in self._shutdowns:
             reply = self._shutdown_reply(broker)

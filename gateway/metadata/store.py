@@ -43,6 +43,7 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from headgate.protocol.messages.alter_partition import AlterPartitionRequest
 from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -257,6 +258,17 @@ class MetadataStore(ABC):
 
         Raises KafkaError(NOT_CONTROLLER); the answer may be another KafkaError.
         """
+        raise self._not_controller()
+
+    def alter_partition(self, _request: AlterPartitionRequest, _version: int) -> Ask:
+        """A wait for the AlterPartitionResponse to a leader that asks for other in-sync sets.
+
+        Raises KafkaError(NOT_CONTROLLER); the answer may be another KafkaError.
+        """
+        raise self._not_controller()
+
+    def check_registration(self, _broker_id: int, _broker_epoch: int) -> None:
+        """Raises KafkaError: NOT_CONTROLLER; BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH about another broker."""
         raise self._not_controller()
 
     # Changes

@@ -15,11 +15,6 @@ from headgate.protocol.tests.definitions import CLIENTS, assert_declared, having
 from headgate.protocol.tests.values import MESSAGES
 
 LEFT_OUT = {
-    "AllocateProducerIds": ("0", "from brokers to a controller; ours hands out blocks of producer ids itself"),
-    "AlterPartition": (
-        "0-3",
-        "from leaders to a controller; ours writes to ZooKeeper which are in sync",
-    ),
     "Envelope": ("0", "requests that a broker forwards to KRaft's controller"),
     "AddRaftVoter": ("0-1", "KRaft's quorum has no counterpart here"),
     "RemoveRaftVoter": ("0", "KRaft's quorum has no counterpart here"),

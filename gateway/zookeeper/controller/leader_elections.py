@@ -16,6 +16,7 @@ from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import ConfigRecord, MetadataRecord, PartitionRecord
+from headgate.protocol.messages.alter_partition import AlterPartitionRequest
 from headgate.protocol.schema import Message
 from headgate.protocol.topic_partition import TopicPartition
 
@@ -92,16 +93,22 @@ class LeaderElections:
 
     def elect(self, reply: Reply, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
         """Elect leaders as ElectLeaders asks for. Raises KafkaError while the topics are read."""
-        self._ready_machine().elect(reply, election_type, partitions)
+        self.ready_machine().elect(reply, election_type, partitions)
         self._watches.notify()
 
     def shut_down(self, reply: Reply, broker_id: int, broker_epoch: int) -> None:
         """Move the leads of a broker that will stop. Raises KafkaError, NOT_CONTROLLER while the topics are read."""
-        self._ready_machine().shut_down(reply, broker_id, broker_epoch)
+        self.ready_machine().shut_down(reply, broker_id, broker_epoch)
         self._watches.notify()
         self.view_changed()
 
-    def _ready_machine(self) -> ControllerMachine:
+    def alter_partition(self, reply: Reply, request: AlterPartitionRequest, version: int) -> None:
+        """Change in-sync sets for their leader. Raises KafkaError, NOT_CONTROLLER while the topics are read."""
+        self.ready_machine().alter_partition(reply, request, version)
+        self._watches.notify()
+
+    def ready_machine(self) -> ControllerMachine:
+        """The machine. Raises KafkaError(NOT_CONTROLLER) while the topics are read."""
         if self.machine is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is the controller soon: it reads the topics; retry")
         return self.machine

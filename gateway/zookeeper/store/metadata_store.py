@@ -30,6 +30,7 @@ from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.tasks import NEVER, Ask, Changes, SingleTask, Task, Tasks, sleep
+from headgate.gateway.zookeeper.controller.controller_term import ControllerTerm
 from headgate.gateway.zookeeper.controller.election import ControllerElection
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
@@ -49,6 +50,7 @@ from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
+from headgate.protocol.messages.alter_partition import AlterPartitionRequest
 from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -205,17 +207,28 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def elect(self, election_type: int, partitions: Sequence[TopicPartition] | None) -> Ask:
         """See `MetadataStore`. Raises KafkaError(NOT_CONTROLLER)."""
-        term = self._watcher.term
-        if term is None:
+        elections = self._own_term().elections
+        return lambda resume: elections.elect(resume, election_type, partitions)
+
+    def alter_partition(self, request: AlterPartitionRequest, version: int) -> Ask:
+        """See `MetadataStore`."""
+        elections = self._own_term().elections
+        return lambda resume: elections.alter_partition(resume, request, version)
+
+    def check_registration(self, broker_id: int, broker_epoch: int) -> None:
+        """See `MetadataStore`."""
+        machine = self._own_term().elections.ready_machine()
+        machine.check_registration(broker_id, broker_epoch, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+    def _own_term(self) -> ControllerTerm:
+        if self._watcher.term is None:
             raise self._not_controller()
-        return lambda resume: term.elections.elect(resume, election_type, partitions)
+        return self._watcher.term
 
     def shut_down(self, broker_id: int, broker_epoch: int) -> Ask:
         """See `MetadataStore`."""
-        term = self._watcher.term
-        if term is None:
-            raise self._not_controller()
-        return lambda resume: term.elections.shut_down(resume, broker_id, broker_epoch)
+        elections = self._own_term().elections
+        return lambda resume: elections.shut_down(resume, broker_id, broker_epoch)
 
     @property
     def has_sent_orders(self) -> bool:
