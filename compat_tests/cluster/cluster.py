@@ -49,6 +49,8 @@ SETTINGS: Final = {
     "offsets.topic.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
 }
+# Kafka 3.9 with ZooKeeper has neither groups of KIP-848 nor transactions of version 2: docs/cluster.md
+FEATURES, KAFKA_FEATURES = "/headgate/feature", b'{"version":1,"levels":{"group.version":0,"transaction.version":0}}'
 OFFSETS: Final = ("__consumer_offsets", 0)
 ANSWER_LIMIT_S: Final = 5.0
 # From the moment that all brokers serve until every in-sync set is full
@@ -110,6 +112,8 @@ class Cluster:
             self.nodes = KazooClient(self.zookeeper.connect)
             self.nodes.start()
             stack.callback(self._close_nodes)
+            if len(set(self.kinds.values())) > 1:
+                self.nodes.create(FEATURES, KAFKA_FEATURES, makepath=True)
             for broker_id in IDS:
                 wire = self.wires[broker_id] = stack.enter_context(contextlib.closing(Wire(self.zookeeper.port)))
                 directory, connect = self.directory / f"broker-{broker_id}", f"127.0.0.1:{wire.port}"

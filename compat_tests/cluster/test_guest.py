@@ -17,11 +17,13 @@ from compat_tests.cluster.replicas import assert_equal
 from compat_tests.cluster.traffic import Traffic, ends
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import FromStart
-from compat_tests.harness.apache_kafka import REASSIGN
+from compat_tests.harness.apache_kafka import ELECT, REASSIGN
+from compat_tests.harness.records import Sent
 from compat_tests.harness.tool_jvm import tool_output
-from compat_tests.harness.topics import elect_preferred, placed_topic
+from compat_tests.harness.topics import delete_topic, placed_topic
 from compat_tests.harness.waiting import until
 from compat_tests.harness.writing import send
+from compat_tests.matrix.rows.jvm import NEWEST
 
 # Each broker leads two partitions first
 PLACEMENT = [(0, 1, 2), (1, 2, 0), (2, 0, 1)] * 2
@@ -37,10 +39,10 @@ class Mixture(NamedTuple):
     order: tuple[int, int, int]
 
 
-A_GUEST = pytest.param(Mixture(KAFKA, {0: HEADGATE}, (0, 1, 2)), id="Headgate under Kafka's controller")
+A_GUEST = pytest.param(Mixture(KAFKA, {0: HEADGATE}, (0, 1, 2)), id="one-headgate")
 A_HOST = pytest.param(
     Mixture(HEADGATE, {1: KAFKA, 2: KAFKA}, (1, 0, 2)),
-    id="Kafka under Headgate's controller",
+    id="two-kafkas",
     marks=pytest.mark.soak,
 )
 
@@ -69,7 +71,11 @@ def find(cluster: Cluster, broker_id: int, topics: Mapping[str, int]) -> None:
     """Start a broker, and have it lead the partitions again whose first replica it has."""
     cluster.start(broker_id)
     cluster.wait_for_full_sets()
-    elect_preferred(cluster.bootstrap, topics)
+    wanted = [{"topic": topic, "partition": index} for topic, count in topics.items() for index in range(count)]
+    file = cluster.directory / "election.json"
+    file.write_text(json.dumps({"partitions": wanted}))
+    options = ("--election-type", "preferred", "--path-to-json-file", str(file))
+    tool_output(ELECT, "--bootstrap-server", cluster.bootstrap, *options)
 
     def are_led() -> bool:
         states = [
@@ -103,38 +109,45 @@ def test_leads_and_a_group_move_between_both_kinds(
 def test_a_transactional_id_moves_between_both_kinds(mixture: Mixture, tmp_path: Path) -> None:
     guest, other, _ = mixture.order
     with running(mixture, tmp_path) as cluster:
-        topic = placed_topic(cluster.bootstrap, PLACEMENT)
-        cluster.wait_for_topic(topic, len(PLACEMENT))
+        topic, of_java = (placed_topic(cluster.bootstrap, PLACEMENT) for _ in range(2))
+        for each in topic, of_java:
+            cluster.wait_for_topic(each, len(PLACEMENT))
         first = transactional(cluster)
         transact(first, topic, "1")
-        lose(cluster, guest, topic, COORDINATORS[1])
+        transact_by_java(cluster, of_java, "1")
+        lose(cluster, guest, topic, of_java, *COORDINATORS)
         assert cluster.states(COORDINATORS[1])[0].leader == other
         transact(first, topic, "2")
+        transact_by_java(cluster, of_java, "2")
         second = transactional(cluster)
         transact(second, topic, "aborted", is_committed=False)
-        find(cluster, guest, {topic: len(PLACEMENT), COORDINATORS[1]: 1})
+        find(cluster, guest, {topic: len(PLACEMENT), of_java: len(PLACEMENT)} | dict.fromkeys(COORDINATORS, 1))
         transact(second, topic, "3")
+        transact_by_java(cluster, of_java, "3")
         with pytest.raises(KafkaException) as fenced:
             transact(first, topic, "fenced")
         assert fenced.value.args[0].code() in {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001
         transact(second, topic, "4")
-        records = Confluent().consume(cluster.bootstrap, topic, FromStart(), dict.fromkeys(range(len(PLACEMENT)), 4))
-        for partition in range(len(PLACEMENT)):
-            values = [record.value for record in records if record.partition == partition]
-            assert values == [b"1", b"2", b"3", b"4"]
-        assert_equal(cluster, topic)
+        transact_by_java(cluster, of_java, "4")
+        for each in topic, of_java:
+            limits = dict.fromkeys(range(len(PLACEMENT)), 4)
+            records = Confluent().consume(cluster.bootstrap, each, FromStart(), limits)
+            for partition in limits:
+                values = [record.value for record in records if record.partition == partition]
+                assert values == [b"1", b"2", b"3", b"4"], each
+            assert_equal(cluster, each)
         assert_equal(cluster, COORDINATORS[1])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mixture", [A_GUEST, A_HOST])
 def test_the_controller_moves_between_both_kinds(mixture: Mixture, tmp_path: Path) -> None:
-    """Each controller creates a topic, and has every set shrink and grow again."""
+    """Each controller creates and deletes a topic, and has every set shrink and grow again."""
     with running(mixture, tmp_path) as cluster:
         with Traffic(cluster, PLACEMENT) as traffic:
             for kind in (HEADGATE, KAFKA, HEADGATE):
                 elect_controller(cluster, kind)
-                wait_for_topic_of(cluster)
+                create_and_delete(cluster)
                 follower = next(one for one in cluster.kinds if one != cluster.view(0).controller)
                 cluster.pause(follower)
                 for topic in traffic.topic, traffic.java_topic:
@@ -160,9 +173,13 @@ def elect_controller(cluster: Cluster, kind: str) -> None:
     until(is_elected, f"a controller of the kind {kind}", LIMIT_S, 0.5)
 
 
-def wait_for_topic_of(cluster: Cluster) -> None:
-    """Create a topic by the present controller."""
-    cluster.wait_for_topic(placed_topic(cluster.bootstrap, PLACEMENT), len(PLACEMENT))
+def create_and_delete(cluster: Cluster) -> None:
+    """The present controller creates a topic, and deletes its logs on every broker."""
+    topic = placed_topic(cluster.bootstrap, PLACEMENT)
+    cluster.wait_for_topic(topic, len(PLACEMENT))
+    delete_topic(cluster.bootstrap, topic)
+    brokers = cluster.brokers.values()
+    until(lambda: not any(list(one.data.glob(f"{topic}-?")) for one in brokers), f"{topic} to be deleted", LIMIT_S)
 
 
 @pytest.mark.soak
@@ -217,6 +234,17 @@ def transactional(cluster: Cluster) -> Producer:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "moves", "log_level": 0})
     producer.init_transactions(LIMIT_S)
     return producer
+
+
+def transact_by_java(cluster: Cluster, topic: str, value: str) -> None:
+    """A transaction that is aborted and one that is committed, with one record in each partition, and offsets."""
+    transactions = [
+        (end, [Sent(partition, 1, None, text.encode(), ()) for partition in range(len(PLACEMENT))])
+        for end, text in (("abort", "aborted"), ("commit", value))
+    ]
+    # The program may complain of no broker that is gone
+    bootstrap = ",".join(cluster.brokers[one].bootstrap for one in cluster.serving())
+    NEWEST.transact(bootstrap, topic, "java", "of-java", transactions)
 
 
 def transact(producer: Producer, topic: str, value: str, *, is_committed: bool = True) -> None:

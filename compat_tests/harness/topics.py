@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import ElectionType, KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -61,15 +61,6 @@ def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
     setting = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[setting])
     ask(bootstrap, lambda admin: admin.incremental_alter_configs([resource]))
-
-
-def elect_preferred(bootstrap: str, topics: Mapping[str, int]) -> None:
-    """Have the preferred replica lead each partition of topics with so many partitions; an election may be needless."""
-    wanted = [TopicPartition(topic, number) for topic, partitions in topics.items() for number in range(partitions)]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    answers = admin.elect_leaders(ElectionType.PREFERRED, wanted, operation_timeout=LIMIT_S).result(LIMIT_S)
-    for error in answers.values():
-        assert error is None or error.code() == KafkaError.ELECTION_NOT_NEEDED, error
 
 
 def delete_before(bootstrap: str, topic: str, offsets: Mapping[int, int]) -> None:
