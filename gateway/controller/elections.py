@@ -47,7 +47,9 @@ def preferred_state(state: PartitionState, online: Ids, stopping: Ids) -> Partit
 
     Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE.
     """
-    preferred = state.replicas[0]
+    preferred = state.replicas[0] if state.replicas else NO_LEADER
+    if preferred == NO_LEADER:
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The partition has no replicas.")
     if state.leader == preferred:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica, the first one, leads already.")
     if preferred not in online or preferred in stopping or preferred not in state.isr:

@@ -302,6 +302,8 @@ CASES = [
     Case(DescribeTopicPartitionsRequest([]), 0, set(), with_all_operations("t", "u", "__consumer_offsets")),
 ]
 # fmt: on
+BETWEEN_BROKERS = [one.request for one in load().values() if one.ranges[0].between_brokers]
+"""The APIs of a cluster's controller and its brokers."""
 DENIED_BY_ALL = {ApiVersionsRequest, DescribeClusterRequest}
 """The APIs that everybody may ask."""
 
@@ -346,7 +348,14 @@ def state(broker: Broker) -> Any:
 
 
 def test_every_served_api_has_a_case() -> None:
-    assert {case.request.api_key for case in CASES} == set(load())
+    assert {case.request.api_key for case in CASES} == load().keys() - {one.api_key for one in BETWEEN_BROKERS}
+
+
+@pytest.mark.parametrize("request_type", BETWEEN_BROKERS, ids=lambda one: one.__name__)
+def test_a_client_without_cluster_action_gives_no_orders(request_type: type[Message], broker: Broker) -> None:
+    authorizer = ScriptedAuthorizer(lambda *_: False)
+    response = broker.ask(request_type(), load()[request_type.api_key].served_max, authorizer)
+    assert codes(response) == {CLUSTER}
 
 
 def test_an_api_without_a_declaration_cannot_be_registered() -> None:
