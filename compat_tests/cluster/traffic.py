@@ -9,6 +9,7 @@ librdkafka writes to a topic of its own, which the group reads, and so does Java
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import threading
 import time
@@ -44,6 +45,9 @@ FLOW: Final = 300
 BURST: Final = 3
 JAVA_END_LIMIT_S: Final = 120.0
 _NUMBERS: Final = itertools.count()
+# Its JVM serves one test after the other
+_JAVA: Final = JavaClient()
+atexit.register(_JAVA.close)
 
 
 class JavaProducer:
@@ -54,17 +58,14 @@ class JavaProducer:
         self.sent = 0
         self.failure: BaseException | None = None
         self._is_ending = threading.Event()
-        self._client = JavaClient()
         self._thread = threading.Thread(target=self._run, name="java producer", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._client.produce(self.bootstrap, self.topic, self._records(), "none")
+            _JAVA.produce(self.bootstrap, self.topic, self._records(), "none")
         except BaseException as failure:  # noqa: BLE001  raised again by finish()
             self.failure = failure
-        finally:
-            self._client.close()
 
     def _records(self) -> Iterator[Sent]:
         while not self._is_ending.is_set():
