@@ -79,6 +79,11 @@ def _rows(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> Iterator[_Row
             yield topic.topic_name, topic.topic_id, state
 
 
+def existing_partitions(request: LeaderAndIsrRequest) -> set[tuple[str, int]]:
+    """The partitions of an order that are not new: this broker may have a log of each. Version 0 names no new ones."""
+    return {(name, row.partition_index) for name, _, row in _rows(request) if not getattr(row, "is_new", False)}
+
+
 def _state(row: LeaderAndIsrPartitionState | UpdateMetadataPartitionState) -> PartitionState:
     epoch = row.zk_version if isinstance(row, UpdateMetadataPartitionState) else row.partition_epoch
     return PartitionState(row.leader, row.leader_epoch, tuple(row.replicas), tuple(row.isr), epoch)

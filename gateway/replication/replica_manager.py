@@ -114,6 +114,11 @@ class ReplicaManager:
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._is_following = False
+        self.existing: Collection[tuple[str, int]] = ()
+        """(topic, index) of partitions that may have a log here although the image until now lacks them.
+
+        Such a log may lie in a refused directory: an empty one must not take its place.
+        """
         self.leadership = Leadership(self._states, self.directories, config, tasks, events, log_manager.high_watermark)
         self.followership = Followership(self._states, self.directories, log_manager, config, tasks, fetchers)
         self._files_changed = WaitList()
@@ -298,10 +303,9 @@ class ReplicaManager:
 
     def _known(self, before: Topic | None, after: Topic) -> Callable[[int], bool]:
         """Whether this broker had a replica of the topic's partition with an index before a change."""
-        if before is None or before.topic_id != after.topic_id:
-            return lambda _: False
-        states = before.partitions
-        return lambda index: index < len(states) and self._hosts(states[index])
+        is_same, existing = before is not None and before.topic_id == after.topic_id, self.existing
+        states = before.partitions if before is not None and is_same else ()
+        return lambda index: (after.name, index) in existing or (index < len(states) and self._hosts(states[index]))
 
     def _put(self, topic: Topic, is_known: Callable[[int], bool], before: Topic | None = None) -> None:
         """Host the partitions of a topic; those that are not known are new. `before`: the topic until now."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from headgate.gateway.controller.received_orders import (
     NO_ID,
     OrderedTopic,
+    existing_partitions,
     in_pieces,
     is_fenced,
     live_brokers,
@@ -70,7 +71,12 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 class Replicas(Protocol):
-    """The replicas of this broker, see `gateway.replication.replica_manager`."""
+    """The replicas of this broker, see `gateway.replication.replica_manager`.
+
+    `existing`: (topic, index) of the ordered partitions that may have a log here already.
+    """
+
+    existing: Collection[tuple[str, int]]
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
@@ -172,7 +178,11 @@ class ControllerOrders:
         topics = yield from ordered_topics(request)
         listener, node_id = self._config.inter_broker_listener, self._config.node_id
         self._publish(with_leaders(self._store.image.brokers, request, listener))
-        errors = yield from self._apply(topics)
+        self._replicas.existing = existing_partitions(request)
+        try:
+            errors = yield from self._apply(topics)
+        finally:
+            self._replicas.existing = ()
         offline = self._replicas.offline
         for topic in topics:
             for index, state in topic.states.items():

@@ -147,3 +147,17 @@ def test_an_order_to_an_earlier_registration_is_refused(two: TwoBrokers) -> None
     for asked, error in ((epoch - 1, ErrorCode.STALE_BROKER_EPOCH), (epoch, 0)):
         present = view(LED)._replace(brokers={1: LiveBroker(asked)})
         assert two.brokers[1].answer(update(present), 8).error_code == error
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_log_in_a_refused_directory_gets_no_empty_twin(two: TwoBrokers, is_new: bool) -> None:
+    """The first orders after a start name every partition; only those that are new have a log nowhere."""
+    broker = two.brokers[1]
+    broker.log_manager.refused["/refused"] = OSError("the disk is gone")
+    request = order(view(LED))
+    request.topic_states[0].partition_states[0].is_new = is_new
+    response = broker.answer(request, 7)
+    code = response.topics[0].partition_errors[0].error_code
+    assert code == (ErrorCode.NONE if is_new else ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (T0 in broker.log_manager) is is_new
+    assert (("t", 0) in broker.services.partitions.offline) is not is_new
