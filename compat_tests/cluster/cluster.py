@@ -117,8 +117,9 @@ class Cluster:
             for broker_id in IDS:
                 wire = self.wires[broker_id] = stack.enter_context(contextlib.closing(Wire(self.zookeeper.port)))
                 directory, connect = self.directory / f"broker-{broker_id}", f"127.0.0.1:{wire.port}"
+                settings = {**self.settings, **self.settings_of(broker_id)}
                 make = self._new_broker or KINDS[self.kinds[broker_id]]
-                self.brokers[broker_id] = make(directory, broker_id, connect, self.settings)
+                self.brokers[broker_id] = make(directory, broker_id, connect, settings)
             stack.callback(self._end)
             self._start_all(lambda kind: kind == self.kind)
             self._start_all(lambda kind: kind != self.kind)
@@ -135,6 +136,10 @@ class Cluster:
         wanted = [self.brokers[broker_id] for broker_id, kind in self.kinds.items() if is_wanted(kind)]
         with ThreadPoolExecutor(len(IDS)) as pool:
             list(pool.map(lambda broker: broker.start(), wanted))
+
+    def settings_of(self, _broker_id: int) -> Mapping[str, str]:
+        """Settings of one broker alone, in a cluster that has some."""
+        return {}
 
     def _close_nodes(self) -> None:
         self.nodes.stop()

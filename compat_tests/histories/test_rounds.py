@@ -1,0 +1,64 @@
+"""Rounds of stock clients under faults: their histories have no anomaly.
+
+A failing round leaves its history in build/histories, and names the command that checks it again. This part of the
+soak by name: make soak ARGS="-k histories". HEADGATE_ROUND is the seed of a single round.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from compat_tests.cluster.cluster import HEADGATE
+from compat_tests.harness.broker import TARGET
+from compat_tests.harness.soak import SOAK
+from compat_tests.harness.topics import create_topics
+from compat_tests.histories.checker import report
+from compat_tests.histories.round import KEPT, PARTITIONS, Pace, Round, Target
+from compat_tests.histories.targets import one_broker, three_brokers
+
+QUICK = Pace(faulty_s=6.0, longest_s=1.5, between_s=0.5)
+LONG = Pace(faulty_s=15.0, longest_s=4.0, between_s=1.5)
+PACE = LONG if SOAK else QUICK
+ROUNDS = 100 if SOAK else 3
+SEEDS = [int(os.environ["HEADGATE_ROUND"])] if "HEADGATE_ROUND" in os.environ else range(ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with one_broker(tmp_path_factory.mktemp("histories") / "broker") as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if TARGET != HEADGATE:
+        pytest.skip("the cluster is of Headgates")
+    with three_brokers(tmp_path_factory.mktemp("histories") / "cluster") as target:
+        yield target
+
+
+def play(target: Target, name: str, seed: int, figure: Callable[[str], None], replicas: int = 1) -> None:
+    """Run a round; its history stays where it has an anomaly."""
+    path = KEPT / f"{TARGET}-{name}-{seed}.jsonl"
+    topic = f"history-{seed}"
+    create_topics(target.bootstrap, {topic: {"min.insync.replicas": str((replicas + 1) // 2)}}, PARTITIONS, replicas)
+    played = Round(target, topic, seed, PACE, path)
+    anomalies = played.play()
+    again = f"""HEADGATE_ROUND={seed} make soak ARGS="-k {name}" plays it again
+.venv/bin/python -m compat_tests.histories.checker {path} checks it again"""
+    assert not anomalies, f"{report(anomalies)}\n{'; '.join(played.faults)}\n{again}"
+    figure(f"{name}, round {seed}: {sum(played.recorder.acknowledged.values())} writes; {len(played.faults)} faults")
+    path.unlink()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_histories_of_one_broker_have_no_anomaly(single: Target, seed: int, figure: Callable[[str], None]) -> None:
+    play(single, "one_broker", seed, figure)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_histories_of_three_brokers_have_no_anomaly(cluster: Target, seed: int, figure: Callable[[str], None]) -> None:
+    play(cluster, "three_brokers", seed, figure, replicas=3)
