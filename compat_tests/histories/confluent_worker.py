@@ -68,7 +68,6 @@ class ConfluentWorker:
     def __init__(
         self, recorder: Recorder, bootstrap: str, topic: str, partitions: int, seed: str, timeout_ms: int
     ) -> None:
-        """A worker without a time-out of transactions has no transactions."""
         self.name = f"librdkafka-{seed}"
         self.recorder, self.topic, self.timeout_ms = recorder, topic, timeout_ms
         self.chance = random.Random(seed)
@@ -106,9 +105,7 @@ class ConfluentWorker:
             self.failure = failure
 
     def _step(self) -> None:
-        steps = [self._poll, self._ask_committed, self._send, self._send]
-        steps += [self._transaction if self.timeout_ms else self._send] * 6
-        self.chance.choice(steps)()
+        self.chance.choice([self._poll, self._ask_committed, *[self._send] * 2, *[self._transaction] * 6])()
 
     def _at(self, partition: int, offset: int) -> TopicPartition:
         return TopicPartition(self.topic, partition, offset)

@@ -38,16 +38,18 @@ SETTINGS: Final = {
 BOUND_S: Final = 30.0
 END_LIMIT_S: Final = 60.0
 ANSWER_LIMIT_S: Final = 20.0
-# A late EndTxn ends the next transaction, but for clients of the new protocol of transactions (KIP-890)
-LATE_FOR: Final = "java"
 
 
-class Pace(NamedTuple):
-    """Seconds with faults, the longest fault, and the seconds from one to the next."""
+class Plan(NamedTuple):
+    """Seconds with faults, the longest fault, the seconds from one to the next, and which faults there are."""
 
     faulty_s: float
     longest_s: float
     between_s: float
+    faults: tuple[str, ...] = ("kill", "pause", "hold", "hold", "late", "late", "cut")
+    apis: tuple[int, ...] = tuple(holding.NAMES)
+    # A late EndTxn ends the next transaction, but for clients of the new protocol of transactions (KIP-890)
+    late_for: str = "java"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,6 @@ class Target:
     pause: Callable[[int], None]
     resume: Callable[[int], None]
     heal: Callable[[], None]
-    has_transactions: bool = True
 
     @property
     def bootstrap(self) -> str:
@@ -69,10 +70,10 @@ class Target:
 class JavaWorkers:
     """A JVM with workers, which end with its input."""
 
-    def __init__(self, recorder: Recorder, bootstrap: str, topic: str, seed: int, timeout_ms: int, log: Path) -> None:
+    def __init__(self, recorder: Recorder, bootstrap: str, topic: str, seed: int, log: Path) -> None:
         classes = toolchain.compiled_java("clients")
         options = [*TOOL_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-        words = (bootstrap, topic, PARTITIONS, seed, WORKERS, str(timeout_ms > 0).lower(), timeout_ms)
+        words = (bootstrap, topic, PARTITIONS, seed, WORKERS, TRANSACTION_TIMEOUT_MS)
         program = [toolchain.program("java", "install a JDK"), *options, "-cp", classes, "HistoryWorker"]
         self.recorder, self.log = recorder, log
         with log.open("wb") as errors:
@@ -88,6 +89,10 @@ class JavaWorkers:
         for line in self.process.stdout:
             self.recorder.write(line)
 
+    def is_over(self) -> bool:
+        """Before its input ends, only a failure ends it."""
+        return self.process.poll() is not None
+
     def ask_to_end(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -98,31 +103,34 @@ class JavaWorkers:
             self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
-        assert self.process.wait() <= 0, self.log.read_text()[-3000:]
+        status = self.process.wait()
         self._thread.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        assert status <= 0, f"the Java workers ended with {status}: {self.log.read_text()[-3000:]}"
 
 
 class Round:
     """One round, from its seed; the history is in `path`."""
 
-    def __init__(self, target: Target, topic: str, seed: int, pace: Pace, path: Path) -> None:
-        self.target, self.topic, self.seed, self.pace, self.path = target, topic, seed, pace, path
+    def __init__(self, target: Target, topic: str, seed: int, plan: Plan, path: Path) -> None:
+        self.target, self.topic, self.seed, self.plan, self.path = target, topic, seed, plan, path
         self.chance = random.Random(seed)
         self.recorder = Recorder(path)
         self.faults: list[str] = []
 
     def play(self) -> list[Anomaly]:
         """Run the clients and the faults, read all there is, and judge the history."""
-        timeout_ms = TRANSACTION_TIMEOUT_MS if self.target.has_transactions else 0
         with ExitStack() as stack:
             stack.callback(self.recorder.close)
             of_all = self.recorder, self.target.bootstrap, self.topic
-            java = JavaWorkers(*of_all, self.seed, timeout_ms, self.path.with_suffix(".java.log"))
+            java = JavaWorkers(*of_all, self.seed, self.path.with_suffix(".java.log"))
             stack.callback(java.process.kill)
             workers = [
-                ConfluentWorker(*of_all, PARTITIONS, f"{number}-{self.seed}", timeout_ms) for number in range(WORKERS)
+                ConfluentWorker(*of_all, PARTITIONS, f"{number}-{self.seed}", TRANSACTION_TIMEOUT_MS)
+                for number in range(WORKERS)
             ]
-            until(lambda: self._writers() == 2 * WORKERS, "each client to write", END_LIMIT_S)
+            until(lambda: java.is_over() or self._writers() == 2 * WORKERS, "each client to write", END_LIMIT_S)
             self._disturb()
             self._recover()
             java.ask_to_end()
@@ -145,16 +153,14 @@ class Round:
         return len(self.recorder.acknowledged)
 
     def _disturb(self) -> None:
-        ends_s = time.monotonic() + self.pace.faulty_s
+        ends_s = time.monotonic() + self.plan.faulty_s
         while time.monotonic() < ends_s:
-            fault = self.chance.choice(
-                [self._kill, self._pause, self._hold, self._hold, self._late, self._late, self._cut]
-            )
+            fault = getattr(self, f"_{self.chance.choice(self.plan.faults)}")
             note = self.recorder.invoke("faults", "fault")
             text = fault(self.chance.randrange(len(self.target.proxies)))
             self.faults.append(text)
             note(OK, text=text)
-            time.sleep(self.chance.uniform(0, self.pace.between_s))
+            time.sleep(self.chance.uniform(0, self.plan.between_s))
 
     def _kill(self, number: int) -> str:
         time.sleep(self.chance.uniform(0, 0.05))
@@ -162,7 +168,7 @@ class Round:
         return f"broker {number} was killed and started"
 
     def _pause(self, number: int) -> str:
-        lasts_s = self.chance.uniform(0.1, self.pace.longest_s)
+        lasts_s = self.chance.uniform(0.1, self.plan.longest_s)
         self.target.pause(number)
         time.sleep(lasts_s)
         self.target.resume(number)
@@ -172,10 +178,10 @@ class Round:
         return self._hold_one(number, None)
 
     def _late(self, number: int) -> str:
-        return self._hold_one(number, LATE_FOR)
+        return self._hold_one(number, self.plan.late_for)
 
     def _hold_one(self, number: int, late_for: str | None) -> str:
-        key, lasts_s = self.chance.choice(list(holding.NAMES)), self.chance.uniform(0.1, self.pace.longest_s)
+        key, lasts_s = self.chance.choice(self.plan.apis), self.chance.uniform(0.1, self.plan.longest_s)
         self.target.proxies[number].hold(key, lasts_s, late_for)
         time.sleep(lasts_s / 2)
         how = "held" if late_for is None else "delivered late, after its connection was cut,"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +17,17 @@ from compat_tests.harness.broker import TARGET
 from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import create_topics
 from compat_tests.histories.checker import report
-from compat_tests.histories.round import KEPT, PARTITIONS, Pace, Round, Target
+from compat_tests.histories.holding import END_TXN
+from compat_tests.histories.round import KEPT, PARTITIONS, Plan, Round, Target
 from compat_tests.histories.targets import one_broker, three_brokers
 
-QUICK = Pace(faulty_s=6.0, longest_s=1.5, between_s=0.5)
-LONG = Pace(faulty_s=15.0, longest_s=4.0, between_s=1.5)
-PACE = LONG if SOAK else QUICK
+QUICK = Plan(faulty_s=6.0, longest_s=1.5, between_s=0.5)
+LONG = Plan(faulty_s=15.0, longest_s=4.0, between_s=1.5)
+PLAN = LONG if SOAK else QUICK
 ROUNDS = 100 if SOAK else 3
+# What Jepsen found in Kafka's protocol: the end of a transaction that is sent again may end the next one too
+OLD_PROTOCOL = Plan(6.0, 0.5, 0.1, ("late",), (END_TXN,), "librdkafka")
+ITS_ANOMALIES = {"torn", "aborted read", "own read", "aborted offsets", "offsets went back"}
 SEEDS = [int(os.environ["HEADGATE_ROUND"])] if "HEADGATE_ROUND" in os.environ else range(ROUNDS)
 
 
@@ -45,7 +50,7 @@ def play(target: Target, name: str, seed: int, figure: Callable[[str], None], re
     path = KEPT / f"{TARGET}-{name}-{seed}.jsonl"
     topic = f"history-{seed}"
     create_topics(target.bootstrap, {topic: {"min.insync.replicas": str((replicas + 1) // 2)}}, PARTITIONS, replicas)
-    played = Round(target, topic, seed, PACE, path)
+    played = Round(target, topic, seed, PLAN, path)
     anomalies = played.play()
     again = f"""HEADGATE_ROUND={seed} make soak ARGS="-k {name}" plays it again
 .venv/bin/python -m compat_tests.histories.checker {path} checks it again"""
@@ -62,3 +67,18 @@ def test_histories_of_one_broker_have_no_anomaly(single: Target, seed: int, figu
 @pytest.mark.parametrize("seed", SEEDS)
 def test_histories_of_three_brokers_have_no_anomaly(cluster: Target, seed: int, figure: Callable[[str], None]) -> None:
     play(cluster, "three_brokers", seed, figure, replicas=3)
+
+
+@pytest.mark.soak
+def test_late_ends_of_the_old_protocol_are_anomalies(single: Target, tmp_path: Path) -> None:
+    """A round sees an anomaly that every broker has."""
+    found: set[str] = set()
+    for seed in range(5):
+        topic = f"late-{seed}"
+        create_topics(single.bootstrap, {topic: {}}, PARTITIONS)
+        anomalies = Round(single, topic, seed, OLD_PROTOCOL, tmp_path / f"{seed}.jsonl").play()
+        found |= {anomaly.name for anomaly in anomalies}
+        assert found <= ITS_ANOMALIES, report(anomalies)
+        if found:
+            return
+    raise AssertionError("no round had an anomaly")

@@ -29,7 +29,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * input. The events of their operations are the lines of the output; histories/history.py describes them.
  *
  * <pre>
- *   HistoryWorker bootstrap topic partitions seed workers transactions(true|false) transaction-timeout-ms
+ *   HistoryWorker bootstrap topic partitions seed workers transaction-timeout-ms
  * </pre>
  */
 public final class HistoryWorker implements Runnable {
@@ -41,7 +41,6 @@ public final class HistoryWorker implements Runnable {
     private final String[] options;
     private final String name;
     private final int partitions;
-    private final boolean hasTransactions;
     private final Random chance;
     private final Map<Integer, Long> positions = new TreeMap<>();
     private final KafkaConsumer<String, String> consumer;
@@ -57,7 +56,6 @@ public final class HistoryWorker implements Runnable {
         this.name = "java-" + number;
         this.partitions = Integer.parseInt(options[2]);
         this.chance = new Random(31L * Long.parseLong(options[3]) + number);
-        this.hasTransactions = Boolean.parseBoolean(options[5]);
         Properties reading = settings("reader");
         reading.put("group.id", groupId());
         reading.put("enable.auto.commit", "false");
@@ -110,7 +108,7 @@ public final class HistoryWorker implements Runnable {
                     poll();
                 } else if (kind == 1) {
                     askCommitted();
-                } else if (kind < 4 || !hasTransactions) {
+                } else if (kind < 4) {
                     send();
                 } else {
                     transaction();
@@ -243,7 +241,7 @@ public final class HistoryWorker implements Runnable {
         if (producer == null) {
             Properties settings = settings("producer");
             settings.put("transactional.id", name + "-" + options[1]);
-            settings.put("transaction.timeout.ms", options[6]);
+            settings.put("transaction.timeout.ms", options[5]);
             var made = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
             try {
                 made.initTransactions();
