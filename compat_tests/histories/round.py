@@ -117,6 +117,7 @@ class Round:
         self.target, self.topic, self.seed, self.plan, self.path = target, topic, seed, plan, path
         self.chance = random.Random(seed)
         self.recorder = Recorder(path)
+        self.java_log = path.with_suffix(".java.log")
         self.faults: list[str] = []
 
     def play(self) -> list[Anomaly]:
@@ -124,7 +125,7 @@ class Round:
         with ExitStack() as stack:
             stack.callback(self.recorder.close)
             of_all = self.recorder, self.target.bootstrap, self.topic
-            java = JavaWorkers(*of_all, self.seed, self.path.with_suffix(".java.log"))
+            java = JavaWorkers(*of_all, self.seed, self.java_log)
             stack.callback(java.process.kill)
             workers = [
                 ConfluentWorker(*of_all, PARTITIONS, f"{number}-{self.seed}", TRANSACTION_TIMEOUT_MS)

@@ -56,7 +56,8 @@ def play(target: Target, name: str, seed: int, figure: Callable[[str], None], re
 .venv/bin/python -m compat_tests.histories.checker {path} checks it again"""
     assert not anomalies, f"{report(anomalies)}\n{'; '.join(played.faults)}\n{again}"
     figure(f"{name}, round {seed}: {sum(played.recorder.acknowledged.values())} writes; {len(played.faults)} faults")
-    path.unlink()
+    for made in (path, played.java_log):
+        made.unlink()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
