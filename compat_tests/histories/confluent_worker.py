@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from compat_tests.harness.waiting import until
 from compat_tests.histories.history import FAIL, INFO, OK
 
 LIMIT_S: Final = 60.0
 ANSWER_LIMIT_S: Final = 20.0
+SESSION_MS: Final = 6_000
 # As in the copier of librdkafka: it may keep a broker that is gone as the coordinator, and not ask again
 USUAL: Final[Mapping[str, Any]] = {
     "log_level": 2,
@@ -66,15 +68,27 @@ class ConfluentWorker:
     """A thread from the constructor on, until `finish`."""
 
     def __init__(
-        self, recorder: Recorder, bootstrap: str, topic: str, partitions: int, seed: str, timeout_ms: int
+        self,
+        recorder: Recorder,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        seed: str,
+        timeout_ms: int,
+        shared_group: str | None = None,
     ) -> None:
+        """A worker reads all partitions, or with a shared group those that the group assigns to it."""
         self.name = f"librdkafka-{seed}"
         self.recorder, self.topic, self.timeout_ms = recorder, topic, timeout_ms
         self.chance = random.Random(seed)
-        self.group = f"group-{self.name}"
+        self.partitions = range(partitions)
+        self.is_member = shared_group is not None
+        self.group = shared_group or f"group-{self.name}"
         self.values = 0
         self.failure: BaseException | None = None
-        self.positions = dict.fromkeys(range(partitions), 0)
+        # Of the partitions that are assigned to this worker
+        self.positions: dict[int, int] = {}
+        self.has_rebalanced = False
         self._usual = {**USUAL, "bootstrap.servers": bootstrap, "client.id": self.name}
         self._producer: Producer | None = None
         self._is_ending = threading.Event()
@@ -91,18 +105,49 @@ class ConfluentWorker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        reading = {"group.id": self.group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        reading = {
+            "group.id": self.group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": SESSION_MS,
+        }
         self.plain = Producer({**self._usual, "enable.idempotence": True, "linger.ms": 1})
         try:
             with closing(Consumer({**self._usual, **reading, "fetch.wait.max.ms": 100})) as self.consumer:
-                note = self.recorder.invoke(self.name, "assign")
-                self.consumer.assign([self._at(partition, 0) for partition in self.positions])
-                note(OK, offsets=self._keys(self.positions))
+                if self.is_member:
+                    self.consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+                else:
+                    self._assign(dict.fromkeys(self.partitions, 0))
                 while not self._is_ending.is_set():
                     self._step()
                 self._ask_committed()
         except BaseException as failure:  # noqa: BLE001  raised again by the round
             self.failure = failure
+
+    def _on_revoke(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self.has_rebalanced = True
+        self.positions = {}
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin at the committed offsets, which are those of ended transactions; an answer must come."""
+        self.has_rebalanced = True
+        found: list[TopicPartition] = []
+
+        def is_told() -> bool:
+            try:
+                found[:] = consumer.committed(partitions, timeout=ANSWER_LIMIT_S)
+            except KafkaException:
+                return False
+            return all(one.error is None for one in found)
+
+        until(is_told, f"committed offsets of {self.group}", LIMIT_S, 0.1)
+        self._assign({one.partition: max(one.offset, 0) for one in found})
+
+    def _assign(self, positions: dict[int, int]) -> None:
+        note = self.recorder.invoke(self.name, "assign")
+        self.consumer.assign([self._at(partition, offset) for partition, offset in positions.items()])
+        self.positions = positions
+        note(OK, offsets=self._keys(positions))
 
     def _step(self) -> None:
         self.chance.choice([self._poll, self._ask_committed, *[self._send] * 2, *[self._transaction] * 6])()
@@ -117,6 +162,7 @@ class ConfluentWorker:
         return {self._key(partition): offset for partition, offset in offsets.items()}
 
     def _poll(self) -> None:
+        self.has_rebalanced = False
         note = self.recorder.invoke(self.name, "poll")
         note(OK, reads=self._read(0.1))
 
@@ -133,6 +179,10 @@ class ConfluentWorker:
             assert partition is not None
             assert offset is not None
             assert value is not None
+            if self.has_rebalanced:
+                # This operation began before the new positions: the next one reads
+                self.consumer.seek(self._at(partition, offset))
+                break
             found.append((self._key(partition), offset, value.decode()))
             self.positions[partition] = offset + 1
         return found
@@ -140,7 +190,7 @@ class ConfluentWorker:
     def _ask_committed(self) -> None:
         note = self.recorder.invoke(self.name, "committed", group=self.group)
         try:
-            found = self.consumer.committed([self._at(one, 0) for one in self.positions], timeout=ANSWER_LIMIT_S)
+            found = self.consumer.committed([self._at(one, 0) for one in self.partitions], timeout=ANSWER_LIMIT_S)
         except KafkaException as failure:
             note(INFO, text=str(failure))
             return
@@ -151,7 +201,7 @@ class ConfluentWorker:
         """New values, each with its partition."""
         count = self.chance.randint(1, 4)
         self.values += count
-        return {f"{self.name}-{self.values - left}": self.chance.choice(list(self.positions)) for left in range(count)}
+        return {f"{self.name}-{self.values - left}": self.chance.choice(self.partitions) for left in range(count)}
 
     def _writes(self, planned: Mapping[str, int], told: Mapping[str, int | None]) -> list[tuple[Any, ...]]:
         return [
@@ -177,6 +227,7 @@ class ConfluentWorker:
         note(OK if told.keys() == planned.keys() else INFO, writes=self._writes(planned, told))
 
     def _transaction(self) -> None:
+        self.has_rebalanced = False
         planned = self._plan()
         told: dict[str, int | None] = {}
         rest: dict[str, Any] = {}
@@ -188,8 +239,9 @@ class ConfluentWorker:
             rest["text"] = repr(failure)
             outcome = self._abort(failure)
         note(outcome, writes=self._writes(planned, told), **rest)
-        if outcome != OK:
-            self._seek(before)
+        if outcome != OK and not self.has_rebalanced:
+            # Read again what the transaction has read
+            self._assign(before)
 
     def _attempt(
         self, planned: Mapping[str, int], told: dict[str, int | None], before: Mapping[int, int], rest: dict[str, Any]
@@ -200,6 +252,9 @@ class ConfluentWorker:
         self._produce(producer, first, told)
         rest["reads"] = self._read(0.02)
         self._produce(producer, dict(list(planned.items())[len(first) :]), told)
+        if self.has_rebalanced:
+            insist(lambda: producer.abort_transaction(LIMIT_S))
+            return FAIL
         moved = {partition: offset for partition, offset in self.positions.items() if offset != before[partition]}
         if moved and self.chance.random() < 0.5:
             rest |= {"group": self.group, "offsets": self._keys(moved)}
@@ -237,13 +292,6 @@ class ConfluentWorker:
                 return FAIL
         self._producer = None
         return INFO
-
-    def _seek(self, positions: Mapping[int, int]) -> None:
-        """Read again what the transaction has read."""
-        note = self.recorder.invoke(self.name, "assign")
-        self.consumer.assign([self._at(partition, offset) for partition, offset in positions.items()])
-        self.positions = dict(positions)
-        note(OK, offsets=self._keys(positions))
 
 
 def insist(call: Callable[[], None]) -> None:

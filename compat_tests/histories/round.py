@@ -127,8 +127,10 @@ class Round:
             of_all = self.recorder, self.target.bootstrap, self.topic
             java = JavaWorkers(*of_all, self.seed, self.java_log)
             stack.callback(java.process.kill)
+            # In every second round librdkafka's workers are members of one group
+            shared = f"shared-{self.seed}" if self.seed % 2 else None
             workers = [
-                ConfluentWorker(*of_all, PARTITIONS, f"{number}-{self.seed}", TRANSACTION_TIMEOUT_MS)
+                ConfluentWorker(*of_all, PARTITIONS, f"{number}-{self.seed}", TRANSACTION_TIMEOUT_MS, shared)
                 for number in range(WORKERS)
             ]
             until(lambda: java.is_over() or self._writers() == 2 * WORKERS, "each client to write", END_LIMIT_S)
