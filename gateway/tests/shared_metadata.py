@@ -6,7 +6,7 @@ The store is optimistic: it refuses a change of something that another broker ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from headgate.gateway.app.composition import Foundation
@@ -15,6 +15,7 @@ from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.tasks import Tasks, WaitList
+from headgate.gateway.tests.quiet_source import QuietSource
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -26,7 +27,6 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from headgate.storage.errors import StorageError
 
 OTHER_BROKER = "99"
 
@@ -118,39 +118,15 @@ class SharedMetadata(MetadataStore):
         return KafkaError(ErrorCode.NOT_CONTROLLER, "another broker was faster; ask again")
 
 
-class SharedSource:
+class SharedSource(QuietSource):
     """The metadata of a broker in a cluster, as the wiring takes them."""
 
-    broker_epoch = -1
-
     def __init__(self, cluster: Cluster, base: Foundation) -> None:
-        self.image = cluster.image
+        super().__init__(cluster.image, base)
         self._cluster = cluster
-        self._base = base
-
-    def begin(self) -> None:
-        self._base.log_manager.claim()
 
     def open(self, prepare: Prepare, tasks: Tasks, _links: BrokerLinks) -> tuple[MetadataStore, bool]:
         return SharedMetadata(self._cluster, self._base.config, self._base.random, prepare, tasks.touch), False
-
-    def controller_orders(self, _replicas: object, _tasks: object) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    def announce(self, _ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
-        done(None)
-
-    def stop(self) -> None:
-        pass
-
-    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        pass
-
-    def space_recovered(self, directory: str) -> None:
-        pass
 
 
 def _touched(records: Iterable[MetadataRecord], *images: Image) -> set[tuple[object, ...]]:

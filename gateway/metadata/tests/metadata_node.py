@@ -14,7 +14,8 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS
 from headgate.gateway.metadata.store import Change, Prepare, prepare_nothing
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.stall_watch import StallWatch
+from headgate.gateway.runtime.tasks import Task, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
@@ -69,7 +70,7 @@ class MetadataNode:
 
     def start(self) -> None:
         """Have snapshots written from now on, and those that are due."""
-        self._source.start()
+        self._source.start(StallWatch(Tasks(self.time.clock, self.time.scheduler)))
         self.time.advance(START_DELAY_MS)
         self.threads.run_all()
 

@@ -7,7 +7,7 @@ In-sync sets change as in ZooKeeper, by conditional writes.
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -27,11 +27,11 @@ from headgate.gateway.runtime.tasks import Ask, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 from headgate.gateway.tests.builders import UnsyncedFiles
 from headgate.gateway.tests.harness import MemoryListener, WireClient
+from headgate.gateway.tests.quiet_source import QuietSource
 from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, TopicRecord
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.storage.errors import StorageError
 
 TOPIC, TOPIC_ID = "t", b"i" * 16
 PRODUCE_VERSION, FETCH_VERSION = 9, 15
@@ -55,38 +55,16 @@ class ScriptedMetadata(MetadataStore):
             listener(old, self.image, ())
 
 
-class ScriptedSource:
+class ScriptedSource(QuietSource):
     """The metadata of a broker, as the wiring takes them."""
 
     broker_epoch = 7
 
     def __init__(self, base: Foundation) -> None:
-        self.image = Image.empty("c" * 22, 99)
-        self._base = base
-
-    def begin(self) -> None:
-        self._base.log_manager.claim()
+        super().__init__(Image.empty("c" * 22, 99), base)
 
     def open(self, prepare: Prepare, tasks: Tasks, _links: object) -> tuple[MetadataStore, bool]:
         return ScriptedMetadata(self.image, self._base.config, self._base.random, prepare, tasks.touch), True
-
-    def controller_orders(self, _replicas: object, _tasks: object) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    def announce(self, _ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
-        resume(None)
-
-    def stop(self) -> None:
-        pass
-
-    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        pass
-
-    def space_recovered(self, directory: str) -> None:
-        pass
 
 
 class LiveBroker:

@@ -1,0 +1,44 @@
+"""A source of metadata without work of its own, for brokers of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from headgate.gateway.app.composition import Foundation
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.runtime.tasks import Task, as_task
+from headgate.storage.errors import StorageError
+
+
+class QuietSource:
+    """All of `MetadataSource` but `open`."""
+
+    broker_epoch = -1
+
+    def __init__(self, image: Image, base: Foundation) -> None:
+        self.image = image
+        self._base = base
+
+    def begin(self) -> None:
+        self._base.log_manager.claim()
+
+    def controller_orders(self, _replicas: object, _tasks: object) -> None:
+        pass
+
+    def start(self, _stall_watch: object) -> None:
+        pass
+
+    def announce(self, _ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
+        resume(None)
+
+    def leave(self, _replicas: object, _tasks: object, _links: object) -> Task[None]:
+        return as_task(None)
+
+    def stop(self) -> None:
+        pass
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        pass
+
+    def space_recovered(self, directory: str) -> None:
+        pass
