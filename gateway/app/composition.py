@@ -22,7 +22,6 @@ from headgate.gateway.api.throttling import Quota
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
-from headgate.gateway.coordinator.groups.unread_offsets import UnreadOffsets
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
@@ -32,6 +31,7 @@ from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.maintenance.replication_metrics import ReplicationMetrics
+from headgate.gateway.maintenance.unread_offsets import UnreadOffsets
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log_store import MetadataLogStore, check_fresh

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from headgate.gateway.coordinator.shard_loader import CoordinatorServices
     from headgate.gateway.metadata.image import Image, Topic
     from headgate.gateway.metadata.store import MetadataStore
+    from headgate.gateway.runtime.scheduler import Timer
     from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
     from headgate.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
@@ -122,7 +123,7 @@ class OffsetStores:
         """Topics that the image has lost before the marks were read; None from then on."""
         self._takeovers = 0
         """How often this broker has become the coordinator of groups that another one coordinated."""
-        self._has_discovery = False
+        self._discovery: Timer | None = None
         self._is_whole = True
         """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
@@ -232,8 +233,7 @@ class OffsetStores:
             self._refresh(group)
         for group_id in marks.groups:
             self._apply(group_id)
-        if not self._has_discovery and any(one.store.store == DUAL for one in self._patterns):
-            self._has_discovery = True
+        if self._discovery is None and any(one.store.store == DUAL for one in self._patterns):
             self._discover()
 
     def _retry(self, function: Callable[[], None]) -> None:
@@ -372,7 +372,7 @@ class OffsetStores:
         if self._may_ask():
             self._session.children(CONSUMERS_PATH, listed)
         if not self._is_stopped:
-            self._scheduler.call_after(DISCOVER_MS, self._discover)
+            self._discovery = self._scheduler.call_after(DISCOVER_MS, self._discover)
 
     def _coordinated(self) -> list[str]:
         with suppress(KafkaError):  # a shard is being loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from headgate.gateway.coordinator.groups.unread_offsets import OffsetQuestion, OffsetQuestions
+from headgate.gateway.maintenance.unread_offsets import OffsetQuestion, OffsetQuestions
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponse,

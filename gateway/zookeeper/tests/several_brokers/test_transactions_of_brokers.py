@@ -225,8 +225,8 @@ def commit_unmarked(pair: Transactions, monkeypatch: pytest.MonkeyPatch) -> None
     pair.add("t")
     assert pair.ask(0, AddOffsetsToTxnRequest(ID, *pair.producer, "g"), 3).error_code == 0
     assert (pair.produce("t", 0), pair.commit_offset(0)) == (0, 0)
-    writer = pair.two.brokers[0].parts.marker_writer
-    monkeypatch.setattr(writer, "_append", lambda ending, place: ending.end_write(place, KafkaError(NOT_LEADER)))
+    markers = pair.two.brokers[0].services.markers
+    monkeypatch.setattr(markers, "append", lambda _marker, _topic, _index, resume: resume(KafkaError(NOT_LEADER)))
     pair.end()
     assert pair.state() == "PrepareCommit"
 
