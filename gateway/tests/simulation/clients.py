@@ -72,7 +72,6 @@ class History:
     """What the clients were told."""
 
     def __init__(self) -> None:
-        self.failures: list[str] = []
         self.sent: list[tuple[int, bytes]] = []
         """(partition, value) of each record that a producer has begun to send."""
         self.acknowledged: dict[tuple[int, bytes], int] = {}
@@ -106,7 +105,7 @@ class ClientHost(Host):
     def _ended(self, must_end: bool, result: object) -> None:
         self.history.working -= must_end
         if isinstance(result, Exception):
-            self.history.failures.append(f"{self.name}: {type(result).__name__}: {result}")
+            self.world.failures.append(f"{self.name}: {type(result).__name__}: {result}")
 
     # Requests
 

@@ -122,7 +122,7 @@ class SimulatedZooKeeper(ZooKeeperModel):
         owned = [path for path, node in self.tree.nodes.items() if node.owner == session_id]
         if owned:
             self.transact(session_id, [Delete(path) for path in owned])
-        for session, host in self._hosts.items():
+        for session in self._hosts:
             if session_id and session.session_id == session_id and session not in self._silent_since:
                 self.lose_connection(session)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,10 @@ from headgate.gateway.runtime.workers import result_of
 from headgate.storage.tests.crashing_files import PowerCut
 
 EPOCH_MS: Final = 1_700_000_000_000
+
+
+class BrokenRule(AssertionError):
+    """A rule of replication does not hold."""
 
 
 class TooLong(AssertionError):
@@ -126,12 +131,21 @@ class World:
         self.hosts: list[Host] = []
         self.trace: list[str] = []
         self.events = 0
+        self.failures: list[str] = []
+        """Rules that do not hold, in the order of their discovery; the first ends the history."""
         self._to_come: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
     def note(self, text: str) -> None:
         """A line of the trace."""
-        self.trace.append(f"{self.now_ms / 1000:8.3f} s  {text}")
+        self.trace.append(self._line(text))
+
+    def show(self, text: str) -> None:
+        """Print a line of the trace."""
+        sys.stdout.write(f"{self._line(text)}\n")
+
+    def _line(self, text: str) -> str:
+        return f"{self.now_ms / 1000:8.3f} s  {text}"
 
     def after(self, delay_ms: float, callback: Callable[[], None]) -> None:
         """Call `callback` after `delay_ms`."""
@@ -161,6 +175,7 @@ class World:
         until_ms = self.now_ms + milliseconds
         while self.now_ms < until_ms:
             self.step(until_ms)
+            self._check()
 
     def run_until(self, holds: Callable[[], bool], within_ms: float, what: str) -> None:
         """Go on until something holds. Raises TooLong."""
@@ -169,3 +184,8 @@ class World:
             if self.now_ms >= until_ms:
                 raise TooLong(f"after {within_ms / 1000:.0f} s still not: {what}")
             self.step(min(self.now_ms + 100.0, until_ms))
+            self._check()
+
+    def _check(self) -> None:
+        if self.failures:
+            raise BrokenRule(self.failures[0])
