@@ -45,6 +45,8 @@ TOGETHER: tuple[str | tuple[str, ...], ...] = (
     "compat_tests/zookeeper/test_offsets",
     "compat_tests/cluster/test_followers",
     "compat_tests/cluster/test_faults.py::test_nothing_acknowledged_is_lost_to[",
+    "compat_tests/histories/test_rounds.py::test_histories_of_one_broker",
+    "compat_tests/histories/test_rounds.py::test_histories_of_three_brokers",
 )
 # Files with a test of more than twenty seconds
 LONG = {
@@ -62,6 +64,7 @@ LONG = {
     "spark/test_sink_kills",
     "cluster/test_faults",
     "cluster/test_followers",
+    "histories/test_rounds",
 }
 
 FIGURES: list[str] = []

@@ -275,7 +275,8 @@ public final class HistoryWorker implements Runnable {
         try {
             producer.abortTransaction();
             return "fail";
-        } catch (KafkaException failure) {
+        } catch (KafkaException | IllegalStateException failure) {
+            // Illegal after a commit that timed out
             producer.close(Duration.ZERO);
             producer = null;
             return "info";
