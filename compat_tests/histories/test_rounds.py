@@ -21,10 +21,11 @@ from compat_tests.histories.holding import END_TXN
 from compat_tests.histories.round import KEPT, PARTITIONS, Plan, Round, Target
 from compat_tests.histories.targets import one_broker, three_brokers
 
-QUICK = Plan(faulty_s=6.0, longest_s=1.5, between_s=0.5)
+QUICK = Plan(faulty_s=5.0, longest_s=1.5, between_s=0.3)
 LONG = Plan(faulty_s=15.0, longest_s=4.0, between_s=1.5)
 PLAN = LONG if SOAK else QUICK
-ROUNDS = 100 if SOAK else 3
+# Of one broker, and as many of three
+ROUNDS = 100 if SOAK else 2
 # What Jepsen found in Kafka's protocol: the end of a transaction that is sent again may end the next one too
 OLD_PROTOCOL = Plan(6.0, 0.5, 0.1, ("late",), (END_TXN,), "librdkafka")
 ITS_ANOMALIES = {"torn", "aborted read", "own read", "aborted offsets", "offsets went back"}
