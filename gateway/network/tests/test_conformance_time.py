@@ -72,7 +72,12 @@ def test_a_stall_is_noticed_before_requests_are_answered(kind: type[Served]) -> 
     async def scenario(served: Served) -> None:
         client = await served.connect()
         watch, seen = served.dispatcher.stall_watch, list[int]()
-        watch.begin(10, lambda resume: (seen.append(len(served.dispatcher.seen)), watch.end(), resume()))
+
+        def confirm(_resume: object) -> None:
+            seen.append(len(served.dispatcher.seen))
+            watch.end()
+
+        watch.begin(10, confirm)
         watch.late_ms = 0.0
         await client.send(framed(b"x"))
         assert await client.read(1) == b"x"
