@@ -65,6 +65,7 @@ LONG = {
     "cluster/test_faults",
     "cluster/test_followers",
     "histories/test_rounds",
+    "cluster/test_guest",
 }
 
 FIGURES: list[str] = []
