@@ -54,9 +54,8 @@ def ask(world: ClusterWorld, request: Message, version: int, wait_ms: float = 0.
         responses.append(over_the_wire(result, version))
 
     tasks = Tasks(world.time.clock, world.time.scheduler)
-    services.tasks = tasks
     try:
-        tasks.start(handler_of(received, version)(received, context), done)
+        tasks.start(cast("Any", handler_of(received, version)(received, context)), done)
     except KafkaError as error:
         done(error)
     world.settle(wait_ms)
