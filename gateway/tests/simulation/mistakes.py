@@ -82,14 +82,14 @@ _next_state = elections.next_state
 _alter = ZooKeeperIsrManager.alter
 
 MISTAKES: Final[dict[str, Mistake]] = {
-    "cuts to the watermark": Mistake(0, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
-    "cuts nothing": Mistake(0, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
+    "cuts to the watermark": Mistake(11, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
+    "cuts nothing": Mistake(1, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
-    "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
+    "acknowledges with the first follower": Mistake(10, ((Progress, "committed_end", _acknowledges_ahead),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
     "shrinks before the write": Mistake(0, ((ZooKeeperIsrManager, "alter", _shrinks_first),)),
-    "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
+    "consumers read to the end": Mistake(1, ((Replica, "readable_end", _reads_to_end),)),
     "takes any batch of a producer": Mistake(0, ((Producers, "check", _checks_nothing),)),
-    "forgets that a broker was away": Mistake(0, ((ControllerMachine, "set_brokers", _forgets_departed),)),
+    "forgets that a broker was away": Mistake(1, ((ControllerMachine, "set_brokers", _forgets_departed),)),
 }
