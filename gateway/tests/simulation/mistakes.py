@@ -88,7 +88,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "acknowledges with the first follower": Mistake(10, ((Progress, "committed_end", _acknowledges_ahead),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
-    "shrinks before the write": Mistake(0, ((ZooKeeperIsrManager, "alter", _shrinks_first),)),
+    "shrinks before the write": Mistake(49, ((ZooKeeperIsrManager, "alter", _shrinks_first),)),
     "consumers read to the end": Mistake(1, ((Replica, "readable_end", _reads_to_end),)),
     "takes any batch of a producer": Mistake(0, ((Producers, "check", _checks_nothing),)),
     "forgets that a broker was away": Mistake(1, ((ControllerMachine, "set_brokers", _forgets_departed),)),
