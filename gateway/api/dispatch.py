@@ -97,8 +97,9 @@ class Dispatcher:
             if shared is not None:
                 return shared
         if len(frame) > route.large_bytes:
-            # A copy: the driver reuses the frame's buffer after this call
-            return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
+            # A copy: the driver reuses the frame's buffer after this call. An append writes into the records
+            copied = memoryview(bytearray(frame))
+            return self._parked(route, key, correlation_id, client, done).begin(copied, position)
         request, _ = route.read(frame, position)
         try:
             outcome = route.handler(request, HandlerContext(services, client, version, client_id))

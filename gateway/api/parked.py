@@ -100,7 +100,7 @@ class ParkedRequest(Parked):
 
     # The task
 
-    def begin(self, frame: bytes, position: int) -> Reply | Parked:
+    def begin(self, frame: memoryview, position: int) -> Reply | Parked:
         """Read, handle and answer a large request, once there is memory. Raises MalformedRequest, CloseConnection."""
         return self._begin(self._serve(frame, position))
 
@@ -117,7 +117,7 @@ class ParkedRequest(Parked):
         self._running = running
         return self
 
-    def _serve(self, frame: bytes, position: int) -> Task[Reply]:
+    def _serve(self, frame: memoryview, position: int) -> Task[Reply]:
         services, route, client = self._services, self._route, self._client
         while services.stall_watch.is_in_doubt and not route.is_order:
             yield Changes((services.stall_watch.waiters,))

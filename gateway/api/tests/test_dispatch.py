@@ -13,13 +13,15 @@ from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.runtime.tasks import Changes, Silent, Task
-from headgate.gateway.tests.builders import HandlerBroker
+from headgate.gateway.tests.builders import HandlerBroker, records
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from headgate.protocol.messages.produce import ProduceResponse
 from headgate.protocol.schema import Message
 
 CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
@@ -75,6 +77,19 @@ def test_requests_wait_while_a_lead_is_in_doubt(node: HandlerBroker, is_first: b
     assert answer(replies[0], FindCoordinatorResponse, 3).node_id == 0
     watch.end()
     assert isinstance(table.dispatch(request, node.client, never), list)
+
+
+def test_records_that_have_waited_are_appended(node: HandlerBroker) -> None:
+    node.services.metadata.create_topic("t", 1)
+    watch, replies, ended = node.services.stall_watch, list[Any](), list[Callable[[], None]]()
+    watch.begin(1_000, ended.append)
+    watch.note_stall()
+    dispatcher(node).dispatch(frame(produce_request(records(b"a")), 9), node.client, replies.append)
+    ended[0]()
+    node.time.advance()
+    row = answer(replies[0], ProduceResponse, 9).responses[0].partition_responses[0]
+    assert (row.error_code, row.base_offset) == (0, 0)
+    watch.end()
 
 
 def test_an_order_ends_a_doubt_sooner(node: HandlerBroker) -> None:
