@@ -22,7 +22,7 @@ LIMITS: Final[dict[str, int]] = {
     "private language in gateway/api": 10,
     "private language in gateway/coordinator": 4,
     "private language in gateway/network": 3,
-    "private language in gateway/replication": 2,
+    "private language in gateway/replication": 1,
     "private language in gateway/runtime": 4,
     "private language in gateway/zookeeper": 12,
     "private language in storage/log": 3,
