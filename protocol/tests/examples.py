@@ -21,7 +21,7 @@ def share(count: int, soak: int = 0) -> int:
     return max(count, soak) if asked > USUAL else max(min(count, 2), count * asked // USUAL)
 
 
-def first_in_unit(seeds: Iterable[int], few: int = 1, some: int | None = None) -> Iterator[Any]:
+def first_in_unit(seeds: Iterable[object], few: int = 1, some: int | None = None) -> Iterator[Any]:
     """Seeds, or parts of one history, as parameters: `make unit` has the first `few`, `make test` the first `some`."""
     for number, seed in enumerate(seeds):
         if some is not None and number >= some:

@@ -96,7 +96,7 @@ class Broker(Host):
         try:
             self.parts = BrokerParts(self._config, seams)
             network = self.cluster.network
-            self.parts.server.make_transport = network.transports(self)  # type: ignore[method-assign]
+            self.parts.server.make_transport = network.transports(self)  # type: ignore[method-assign, assignment]
             self.is_serving = True
             self.parts.start()
             port = FIRST_PORT + self.node_id
@@ -121,7 +121,7 @@ class Broker(Host):
     def _open_session(
         self, connect: str, _timeout_ms: int, _: SessionScheduling, on_event: Callable[[SessionEvent], None]
     ) -> ModelSession:
-        _, slash, chroot = connect.partition("/")
+        _hosts, slash, chroot = connect.partition("/")
         self.session = self.cluster.keeper.session_of(self, on_event, slash + chroot)
         return self.session
 

@@ -226,6 +226,7 @@ class MemoryConnection:
                     pieces += piece.read()
                     piece.release()
                 else:
+                    assert isinstance(piece, bytes | bytearray | memoryview)
                     pieces += piece
             connection.release_answered()
             connection.proceed()

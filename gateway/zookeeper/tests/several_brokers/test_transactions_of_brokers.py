@@ -52,7 +52,8 @@ class Transactions:
     """Two brokers with the topics of the coordinators, and a producer whose requests a test sends one by one."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
-        self.two = TwoBrokers(directory, transaction_state_log_num_partitions="1", **settings)
+        settings["transaction_state_log_num_partitions"] = "1"
+        self.two = TwoBrokers(directory, is_linked=True, **settings)
         self.producer = ProducerIdAndEpoch(-1, -1)
         self.sequences = Counter[str]()
 
