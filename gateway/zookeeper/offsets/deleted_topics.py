@@ -100,7 +100,10 @@ class _Deletion:
 
 
 class DeletedTopics:
-    """The deleted topics whose offsets may still be there. `groups` returns the groups with offsets in both stores."""
+    """The deleted topics whose offsets may still be there.
+
+    `groups` returns the groups with offsets in both stores; raises KafkaError while they are being read.
+    """
 
     def __init__(
         self, session: Session, coordinator: Coordinator, tasks: Tasks, groups: Callable[[], Collection[Group]]
@@ -168,6 +171,8 @@ class DeletedTopics:
         yield from self._coordinator.forget_topics({note.topic: note.timestamp_ms})
         if deletion.is_repeated:
             raise ask_again("a topic with that id was deleted once more")
+        if list(self._groups()) != groups:  # with a lead came groups that have the offsets
+            raise ask_again("the groups with offsets in both stores have changed")
         for group in self._groups():  # an offset that ZooKeeper keeps may have gone from the log
             group.refresh_topic(note.topic)
         yield from delete(self._session, path)

@@ -128,7 +128,7 @@ class OffsetStores:
         """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
         self._background = Background(services.tasks)
-        self._deleted = DeletedTopics(session, groups, services.tasks, self._groups.values)
+        self._deleted = DeletedTopics(session, groups, services.tasks, self._known_groups)
         self.before_markers = MarkerOffsets(groups, self.dual)
 
     # Life
@@ -240,6 +240,11 @@ class OffsetStores:
         if not self._is_stopped:
             self._scheduler.call_after(RETRY_MS, function)
 
+    def _known_groups(self) -> Collection[DualGroup]:
+        if not self._is_ready:
+            raise _being_read()
+        return self._groups.values()
+
     @property
     def _is_ready(self) -> bool:
         """Whether the marks are read: they say which groups are dual."""
@@ -263,7 +268,7 @@ class OffsetStores:
     def dual(self, group_id: str) -> DualGroup | None:
         """The group, if its offsets are in both stores. Raises KafkaError while that is not known."""
         if not self._is_ready:
-            raise ask_again("the stores of the groups are being read from ZooKeeper")
+            raise _being_read()
         group = self._groups.get(group_id)
         if group is None:
             if not self._patterns or self.store_of(group_id).store != DUAL:
@@ -535,3 +540,7 @@ def _rows_of_zero(
         return OffsetFetchResponsePartition(index, found.committed_offset, -1, found.metadata, code)
 
     return version_zero.fetched(request, row)
+
+
+def _being_read() -> KafkaError:
+    return ask_again("the stores of the groups are being read from ZooKeeper")
