@@ -13,7 +13,6 @@ from headgate.gateway.replication.fetching import fetcher
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
 from headgate.gateway.replication.progress import Progress
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
 from headgate.storage.log.producers import Producers
 
 MOST_SEEDS: Final = 60
@@ -57,14 +56,6 @@ def _without_new_epoch(state: Any, leader: int, isr: Any) -> Any:
     return state._replace(leader=leader, isr=tuple(isr), partition_epoch=state.partition_epoch + 1)
 
 
-def _shrinks_first(self: ZooKeeperIsrManager, replica: Replica, isr: tuple[int, ...], epoch: int) -> Any:
-    progress = replica.progress
-    if progress is not None and len(isr) < len(replica.isr):
-        followers = set(replica.isr) & progress.counted
-        progress.assign(followers, followers.intersection(isr), 0.0)
-    return _alter(self, replica, isr, epoch)
-
-
 def _reads_to_end(self: Replica, _isolation_level: int) -> int:
     return self.log.written_end
 
@@ -79,7 +70,6 @@ def _forgets_departed(self: ControllerMachine, brokers: Any) -> None:
 
 _begin = ReplicaFetcher.begin
 _next_state = elections.next_state
-_alter = ZooKeeperIsrManager.alter
 
 MISTAKES: Final[dict[str, Mistake]] = {
     "cuts to the watermark": Mistake(11, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
@@ -88,7 +78,6 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "acknowledges with the first follower": Mistake(10, ((Progress, "committed_end", _acknowledges_ahead),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
-    "shrinks before the write": Mistake(49, ((ZooKeeperIsrManager, "alter", _shrinks_first),)),
     "consumers read to the end": Mistake(1, ((Replica, "readable_end", _reads_to_end),)),
     "takes any batch of a producer": Mistake(0, ((Producers, "check", _checks_nothing),)),
     "forgets that a broker was away": Mistake(1, ((ControllerMachine, "set_brokers", _forgets_departed),)),
