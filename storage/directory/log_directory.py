@@ -131,7 +131,9 @@ class LogDirectory:
         """
         files = self.pool.files
         if cluster_id not in (None, self.cluster_id):
-            self.meta = layout.identify(files, self.directory, self.meta.node_id, cluster_id, self._random)
+            known = self.meta  # others may know the directory by its id already
+            self.meta = layout.identify(files, self.directory, known.node_id, cluster_id, self._random)
+            self.meta = self.meta._replace(directory_id=known.directory_id)
         layout.own(files, self.directory, self.meta)
         files.remove(self._path(CLEAN_SHUTDOWN))
         files.sync_directory(self.directory)

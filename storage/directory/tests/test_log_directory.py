@@ -218,9 +218,12 @@ def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
 def test_a_new_directory_gets_the_id_of_its_cluster_when_claimed() -> None:
     files = CrashingFiles()
     take = partial(LogDirectory.take, DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
-    take().claim("AAAAAAAAAAAAAAAAAAAAAA").close()
+    store = take()
+    known = store.meta.directory_id
+    store.claim("AAAAAAAAAAAAAAAAAAAAAA").close()
     store = take()
     assert store.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert store.meta.directory_id == known, "ZooKeeper knows the process by it"
     with pytest.raises(WrongDirectory, match="belongs to cluster AAAAAAAAAAAAAAAAAAAAAA, not BBBBBBBBBBBBBBBBBBBBBB"):
         store.claim("BBBBBBBBBBBBBBBBBBBBBB")
 
