@@ -17,6 +17,7 @@ def settings(lines: Lines) -> dict[str, str | int | bool]:
     found: dict[str, str | int | bool] = {
         "bootstrap.servers": options.bootstrap,
         "group.id": options.group,
+        "socket.timeout.ms": 10_000,  # a broker that stands still keeps its connections
         # It has no "none"
         "auto.offset.reset": {"none": "error"}.get(options.reset, options.reset),
         "enable.auto.commit": False,

@@ -32,6 +32,8 @@ class Worker:
     ) -> None:
         settings = {"bootstrap.servers": bootstrap, "compression.type": CODECS[name % len(CODECS)], "linger.ms": 2}
         settings |= {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000, "log_level": 2}
+        # A broker that stands still keeps its connections: only this time-out has the client look for another leader
+        settings |= {"socket.timeout.ms": 10_000}
         settings |= {"batch.size": 65_536}  # fits into the smallest segments
         settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
         self.producer = Producer(settings)
