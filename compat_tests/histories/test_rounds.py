@@ -66,6 +66,7 @@ def test_histories_of_one_broker_have_no_anomaly(single: Target, seed: int, figu
     play(single, "one_broker", seed, figure)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_histories_of_three_brokers_have_no_anomaly(cluster: Target, seed: int, figure: Callable[[str], None]) -> None:
     play(cluster, "three_brokers", seed, figure, replicas=3)
