@@ -121,6 +121,7 @@ class InSyncReplicas:
                 now_ms, progress = self._tasks.monotonic_ms(), replica.progress
                 if progress is None or replica.has_resigned or replica.log.is_retired:
                     del self._watched[replica]
+                    self._wished.pop(replica, None)
                     continue
                 lagging = progress.lagging(replica.log.written_end, now_ms, max_lag_ms)
                 if lagging:
@@ -139,17 +140,19 @@ class InSyncReplicas:
 
     def _alter_once(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
         """Change the stored in-sync set; then the wishes of other followers have their turn."""
-        refusals = self.refusals
-        yield from self._alter(replica, progress, isr)
-        if self.refusals > refusals:
+        is_refused = yield from self._alter(replica, progress, isr)
+        if is_refused:
             self._wished[replica] = None
             yield sleep(self._tasks.scheduler, RETRY_MS)
         if replica in self._wished:
             del self._wished[replica]
             self._look_again(replica)
 
-    def _alter(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
-        """Change the stored in-sync set. After an order of a newer leader epoch the answer is of no use."""
+    def _alter(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[bool]:
+        """Change the stored in-sync set. Returns whether the change was refused.
+
+        After an order of a newer leader epoch the answer is of no use.
+        """
         name, before, leader_epoch = f"{replica.topic}-{replica.index}", replica.isr, replica.leader_epoch
         replica.count_joining([node_id for node_id in isr if node_id not in before])
         try:
@@ -159,7 +162,7 @@ class InSyncReplicas:
             self.refusals += 1
             partition_epoch = None
         if replica.leader_epoch != leader_epoch:
-            return
+            return partition_epoch is None
         now_ms = self._tasks.monotonic_ms()
         if partition_epoch is None:
             progress.fixed_until_ms = now_ms + RETRY_MS
@@ -170,6 +173,7 @@ class InSyncReplicas:
             self.expands += len(isr) > len(before)
             self._log_soon(f"{name}: in sync are {isr}, after {before}")
             replica.assign(self._config.node_id, leader_epoch, replica.replicas, isr, partition_epoch, now_ms)
+        return partition_epoch is None
 
     def _log_soon(self, line: str) -> None:
         if not self._lines:
