@@ -59,8 +59,8 @@ class Leadership:
         state = topic.partitions[replica.index]
         is_raised = state.leader_epoch > replica.latest_epoch
         self.elections += state.leader_epoch > replica.leader_epoch
+        replica.assign(*state, self._tasks.monotonic_ms())  # first: a replica without followers commits all its records
         replica.configure(log_config)
-        replica.assign(*state, self._tasks.monotonic_ms())
         if replica.progress is not None:
             self.in_sync_replicas.watch(replica)
         if is_raised and self._states.state(replica.log.key) is PartitionState.AWAITING_EPOCH:

@@ -150,6 +150,14 @@ def test_the_high_watermark_stays_over_all_roles(partition: Partition) -> None:
     assert partition.node.log_manager.high_watermark(KEY) == 3
 
 
+def test_a_new_leader_commits_nothing_that_followers_may_lack(partition: Partition) -> None:
+    partition.order(leader=0, isr=(0, 1))
+    partition.replica.append(records(b"not committed"), 1, NOW_MS)
+    partition.order(leader=1)
+    partition.order(leader=0, isr=(0, 1))
+    assert (partition.replica.high_watermark, partition.replica.log.end_offset) == (0, 1)
+
+
 def working(path: Path) -> tuple[Partition, HeldThreads]:
     """A led partition that is a follower now, whose first work waits for a thread: the sync of a record."""
     partition = Partition(path, headgate_flush="commit")
