@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from headgate.gateway.replication.follower import Follower
 from headgate.gateway.tests.simulation.clients import History
-from headgate.gateway.tests.simulation.cluster import Cluster
-from headgate.protocol.records.batch import iterate, split
+from headgate.gateway.tests.simulation.cluster import TOPIC, Cluster
+from headgate.gateway.tests.simulation.replicas import Replicas, batches
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
+from headgate.protocol.records.batch import iterate
 
 LOOK_MS: Final = 500.0
 _is_state: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state").fullmatch
@@ -22,9 +24,11 @@ class Checks:
         self._cluster = cluster
         self._history = history
         self._partitions = partitions
+        self._replicas = Replicas(cluster)
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._broken: list[str] = []
         cluster.keeper.written.append(self._note_write)
+        history.grown.append(self._check_in_sync)
         self._look()
 
     def _require(self, holds: bool, rule: str) -> None:
@@ -43,6 +47,8 @@ class Checks:
         if place is not None and before and after:
             name = f"{place[1]}-{place[2]}"
             self._note_state(session_id, name, json.loads(before), json.loads(after))
+        if place is not None and place[1] == TOPIC:
+            self._check_in_sync(int(place[2]))
 
     def _note_state(self, session_id: int, name: str, old: Any, new: Any) -> None:
         self._cluster.world.note(f"{name}: leader {new['leader']}, epoch {new['leader_epoch']}, in sync {new['isr']}")
@@ -62,6 +68,14 @@ class Checks:
 
     # Brokers
 
+    def _check_in_sync(self, index: int) -> None:
+        """Every acknowledged record, and every one that a consumer saw, is in each in-sync replica."""
+        end, state = self._history.ends.get(index, 0), self._cluster.keeper.fields(LeaderAndIsr.path(TOPIC, index))
+        for node_id in state.get("isr", ()):
+            there = self._replicas.end(node_id, TOPIC, index)
+            rule = f"broker {node_id} is in sync for {index} with records before {there}; the clients know of {end}"
+            self._require(there >= end, rule)
+
     def _look(self) -> None:
         """Look at all brokers, now and then."""
         for broker in self._cluster.brokers.values():
@@ -70,6 +84,8 @@ class Checks:
                     key = replica.topic, replica.index, replica.leader_epoch
                     leader = self._leaders.setdefault(key, broker.node_id)
                     self._require(leader == broker.node_id, f"{key} has leaders {leader} and {broker.node_id}")
+        for index in range(self._partitions):
+            self._check_in_sync(index)
         self._cluster.world.after(LOOK_MS, self._look)
 
     def are_sets_full(self) -> bool:
@@ -90,7 +106,7 @@ class Checks:
 
     def _check_partition(self, index: int) -> None:
         state = self._cluster.state(index)
-        stored = {node_id: self._cluster.stored(node_id, index) for node_id in state.isr}
+        stored = {node_id: self._replicas.stored(node_id, TOPIC, index) for node_id in state.isr}
         self._require(len(set(stored.values())) == 1, f"the replicas of {index} differ: {_ends(stored)}")
         values = _values(stored[state.leader])
         for (partition, value), offset in self._history.acknowledged.items():
@@ -108,8 +124,7 @@ class Checks:
 
 
 def _values(stored: bytes) -> dict[int, bytes]:
-    batches = split(memoryview(bytearray(stored)))
-    return {record.offset: record.value or b"" for _, batch in batches for record in iterate(batch)}
+    return {record.offset: record.value or b"" for _, batch in batches(stored) for record in iterate(batch)}
 
 
 def _ends(stored: dict[int, bytes]) -> str:

@@ -7,7 +7,7 @@ failure of the simulation. What they were told is in `History`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -78,10 +78,21 @@ class History:
         """(partition, value) of each acknowledged record -> its offset; -1 if the acknowledgement has none."""
         self.seen: dict[tuple[int, int], bytes] = {}
         """(partition, offset) -> the value that a consumer has read there."""
+        self.ends: dict[int, int] = {}
+        """The end of the records of a partition that clients know to be committed."""
+        self.grown: list[Callable[[int], None]] = []
+        """Called with a partition whose end has grown."""
         self.committed = -1
         """The last offset whose commit was acknowledged."""
         self.working = 0
         """The clients that have not ended their work."""
+
+    def note_end(self, index: int, end: int) -> None:
+        """Note that a client knows the records of a partition before `end`."""
+        if end > self.ends.get(index, 0):
+            self.ends[index] = end
+            for listener in self.grown:
+                listener(index)
 
 
 class ClientHost(Host):
@@ -235,6 +246,8 @@ class ClientHost(Host):
     def _acknowledge(self, index: int, batch: Batch, base: int) -> None:
         for number, value in enumerate(batch.values):
             self.history.acknowledged[index, value] = base + number if base >= 0 else -1
+        if base >= 0:
+            self.history.note_end(index, base + len(batch.values))
 
     def consume(self, index: int) -> Task[None]:
         """Read a partition from its beginning, for ever."""
@@ -254,6 +267,7 @@ class ClientHost(Host):
                 for record in iterate(batch):
                     self._see(index, record)
                 offset = header.last_offset + 1
+                self.history.note_end(index, offset)
             yield sleep(self.scheduler, 600.0 * self.random.random())
 
     def _see(self, index: int, record: Record) -> None:

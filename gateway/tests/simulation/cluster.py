@@ -28,6 +28,7 @@ from headgate.storage.files import Lock
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 TOPIC: Final = "t"
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 FIRST_PORT: Final = 9_100
 SETTINGS: Final = {
     "zookeeper.connect": "zookeeper:2181",
@@ -41,6 +42,7 @@ SETTINGS: Final = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "leader.imbalance.check.interval.seconds": "7",
+    "controlled.shutdown.retry.backoff.ms": "500",
 }
 
 
@@ -76,6 +78,7 @@ class Broker(Host):
     def __init__(self, cluster: Cluster, node_id: int, files: BrokerFiles) -> None:
         super().__init__(cluster.world, f"broker {node_id}")
         self.is_serving = False
+        self.is_stopping = False
         self.cluster = cluster
         self.node_id = node_id
         self.files = files
@@ -154,7 +157,8 @@ class Cluster:
         self.files = {node_id: BrokerFiles.empty() for node_id in range(count)}
         self.brokers: dict[int, Broker] = {}
         self.kills = 0
-        self._is_starting = False
+        self._is_blocked = False
+        """Whether a start or a stop waits inside of another event: one at a time."""
 
     @property
     def node_ids(self) -> list[int]:
@@ -164,11 +168,11 @@ class Cluster:
         """Start a broker, unless it runs; again in a while, if it cannot start."""
         if node_id in self.brokers:
             return
-        if self._is_starting:  # a start runs inside of another event: one at a time
+        if self._is_blocked:
             self.world.after(100.0, partial(self.start, node_id))
             return
         self.world.note(f"broker {node_id} starts")
-        self._is_starting = True
+        self._is_blocked = True
         broker = self.brokers[node_id] = Broker(self, node_id, self.files[node_id])
         try:
             broker.start()
@@ -177,7 +181,38 @@ class Cluster:
             self.kill(node_id, power=False)
             self.world.after(1_000.0, partial(self.start, node_id))
         finally:
-            self._is_starting = False
+            self._is_blocked = False
+
+    def stop(self, node_id: int, again_ms: float) -> None:
+        """SIGTERM; a start follows `again_ms` after the end."""
+        broker = self.brokers[node_id]
+        if not broker.is_stopping:
+            broker.is_stopping = True
+            self.world.note(f"broker {node_id} is stopped")
+            resume = partial(self.world.after, 0.0, partial(self._end_work, broker, again_ms))
+            broker.deliver(lambda: broker.parts.leave(lambda _: resume()))
+
+    def _end_work(self, broker: Broker, again_ms: float) -> None:
+        broker.deliver(broker.parts.stop)
+        self.world.after(20.0, partial(self._close, broker, again_ms))
+
+    def _close(self, broker: Broker, again_ms: float) -> None:
+        if self.brokers.get(broker.node_id) is not broker:
+            return
+        if self._is_blocked or broker.is_paused:
+            self.world.after(100.0, partial(self._close, broker, again_ms))
+            return
+        self._is_blocked, broker.is_serving = True, False
+        self.network.listening.pop(FIRST_PORT + broker.node_id, None)
+        self.network.host_died(broker)
+        try:
+            broker.parts.close()
+        except PowerCut:
+            broker.power_cut()
+        finally:
+            self._is_blocked = False
+        self.kill(broker.node_id, power=False)
+        self.world.after(again_ms, partial(self.start, broker.node_id))
 
     def kill(self, node_id: int, *, power: bool) -> None:
         """End a process at once; what it had not synced is lost with the power."""
@@ -185,7 +220,8 @@ class Cluster:
         if broker is None:
             return
         self.kills += 1
-        self.world.note(f"broker {node_id} is killed{' with the power' if power else ''}")
+        end = "has stopped" if broker.is_stopping and not broker.is_serving else "is killed"
+        self.world.note(f"broker {node_id} {end}{' with the power' if power else ''}")
         self.network.listening.pop(FIRST_PORT + node_id, None)
         broker.die()
         self.files[node_id] = self.files[node_id].after_crash(self.world.random, power=power)
@@ -212,11 +248,3 @@ class Cluster:
         """The stored state of a partition."""
         fields = self.keeper.fields(LeaderAndIsr.path(TOPIC, index))
         return LeaderAndIsr(fields["leader"], fields["leader_epoch"], tuple(fields["isr"]), fields["controller_epoch"])
-
-    def stored(self, node_id: int, index: int) -> bytes:
-        """The bytes of the records of a replica, as its disk has them."""
-        files, directory = self.files[node_id], f"/data/logs/{TOPIC}-{index}"
-        if not files.exists(directory):
-            return b""
-        names = sorted(name for name in files.list(directory) if name.endswith(".log"))
-        return b"".join(bytes(files.file(f"{directory}/{name}").content) for name in names)

@@ -82,6 +82,12 @@ class Faults:
             self._cluster.kill(broker.node_id, power=self._cluster.has_power_cuts and self._random.random() < 0.7)
             self._world.after(self._some_ms(), partial(self._cluster.start, broker.node_id))
 
+    def stop(self) -> None:
+        """SIGTERM, and a start after the end."""
+        broker = self._broker()
+        if broker is not None:
+            self._cluster.stop(broker.node_id, self._some_ms())
+
     def cut_soon(self) -> None:
         """A kill in the middle of one of the next writes."""
         broker = self._broker()
@@ -180,6 +186,7 @@ class Faults:
 
     KINDS: Final = {
         kill: 4.0,
+        stop: 2.0,
         cut_soon: 2.0,
         pause: 4.0,
         cut_brokers: 3.0,

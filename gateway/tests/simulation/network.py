@@ -187,6 +187,7 @@ class MemoryConnection:
             self._send(self._to_server, self._finish)
         elif host is self.server:
             self._to_client.queue.clear()
+            self._connection = None
             self._reset()
 
     # The broker's end

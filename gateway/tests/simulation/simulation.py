@@ -34,7 +34,7 @@ class Simulation:
         settings: dict[str, str] = {}
         if plan.random() < 0.4:
             settings["headgate.flush"] = "commit"
-        self.cluster = Cluster(self.world, 3 if plan.random() < 0.8 else 4, settings)
+        self.cluster = Cluster(self.world, plan.choices((3, 4, 5), (7, 2, 1))[0], settings)
         self.cluster.has_slow_threads = plan.random() < 0.3
         self.history = History()
         self.checks = Checks(self.cluster, self.history, PARTITIONS)
