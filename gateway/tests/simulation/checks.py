@@ -7,10 +7,12 @@ import re
 from typing import Any, Final
 
 from headgate.gateway.replication.follower import Follower
-from headgate.gateway.tests.simulation.clients import History
+from headgate.gateway.tests.simulation.clients import GROUP, History
 from headgate.gateway.tests.simulation.cluster import TOPIC, Cluster
 from headgate.gateway.tests.simulation.replicas import Replicas, batches
+from headgate.gateway.tests.simulation.transactions import SOURCE, transformed
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
+from headgate.protocol.records import control
 from headgate.protocol.records.batch import iterate
 
 LOOK_MS: Final = 500.0
@@ -20,13 +22,13 @@ _is_state: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 class Checks:
     """The rules."""
 
-    def __init__(self, cluster: Cluster, history: History, partitions: int) -> None:
+    def __init__(self, cluster: Cluster, history: History, partitions: int, *, is_dual: bool) -> None:
+        self._is_dual = is_dual
         self._cluster = cluster
         self._history = history
         self._partitions = partitions
         self._replicas = Replicas(cluster)
         self._leaders: dict[tuple[str, int, int], int] = {}
-        self._broken: list[str] = []
         cluster.keeper.written.append(self._note_write)
         history.grown.append(self._check_in_sync)
         self._look()
@@ -101,32 +103,56 @@ class Checks:
 
     def finish(self) -> None:
         """Check what must be there at the end."""
+        for place in filter(None, map(_is_state, self._cluster.keeper.tree.nodes)):
+            self._check_replicas(place[1], int(place[2]))
         for index in range(self._partitions):
             self._check_partition(index)
+        offset = self._history.committed.get((GROUP, 0))
+        if self._is_dual and offset is not None:
+            found = self._cluster.keeper.tree.nodes[f"/consumers/{GROUP}/offsets/{TOPIC}/0"].data
+            self._require(found == str(offset).encode(), f"ZooKeeper has {found!r}, and {offset} was committed")
+
+    def _check_replicas(self, topic: str, index: int) -> None:
+        isr = self._cluster.keeper.fields(LeaderAndIsr.path(topic, index))["isr"]
+        stored = {node_id: self._replicas.stored(node_id, topic, index) for node_id in isr}
+        self._require(len(set(stored.values())) == 1, f"the replicas of {topic}-{index} differ: {_ends(stored)}")
 
     def _check_partition(self, index: int) -> None:
-        state = self._cluster.state(index)
-        stored = {node_id: self._replicas.stored(node_id, TOPIC, index) for node_id in state.isr}
-        self._require(len(set(stored.values())) == 1, f"the replicas of {index} differ: {_ends(stored)}")
-        values = _values(stored[state.leader])
+        leader = self._cluster.state(index).leader
+        values = committed_values(self._replicas.stored(leader, TOPIC, index))
         for (partition, value), offset in self._history.acknowledged.items():
             if partition == index:
                 found = [at for at, each in values.items() if each == value]
                 self._require(bool(found), f"{value!r} of {index} was acknowledged, and is lost")
                 self._require(offset < 0 or found == [offset], f"{value!r} was acknowledged at {offset}: {found}")
-        all_values = list(values.values())
-        self._require(len(set(all_values)) == len(all_values), f"records of {index} are there twice")
         for (partition, offset), value in self._history.seen.items():
             if partition == index:
                 self._require(values.get(offset) == value, f"a consumer has seen {value!r} at {offset} of {index}")
         sent = [value for partition, value in self._history.sent if partition == index]
-        self._require(all_values == sent, f"{index} has not what was sent, in its order")
+        if not sent:
+            sent = [transformed(value) for partition, value in self._history.sent if partition == SOURCE]
+        there = list(values.values())
+        self._require(len(set(there)) == len(there), f"records of {index} are there twice")
+        self._require(there == sent, f"{index} has not what was sent, in its order")
 
 
-def _values(stored: bytes) -> dict[int, bytes]:
-    return {record.offset: record.value or b"" for _, batch in batches(stored) for record in iterate(batch)}
+def committed_values(stored: bytes) -> dict[int, bytes]:
+    """Offset -> value of the records of a replica, without those of aborted and open transactions."""
+    values, opened = dict[int, bytes](), dict[int, dict[int, bytes]]()
+    for header, batch in batches(stored):
+        marker = control.read(batch) if header.is_control else None
+        if marker is not None:
+            ended = opened.pop(header.producer_id, {})
+            values.update(ended if marker.is_commit else {})
+            continue
+        into = opened.setdefault(header.producer_id, {}) if header.is_transactional else values
+        into.update({record.offset: record.value or b"" for record in iterate(batch)})
+    return dict(sorted(values.items()))
 
 
 def _ends(stored: dict[int, bytes]) -> str:
-    ends = {node_id: max(_values(data), default=-1) + 1 for node_id, data in stored.items()}
+    ends = {
+        node_id: max((header.last_offset for header, _ in batches(data)), default=-1) + 1
+        for node_id, data in stored.items()
+    }
     return f"ends {ends}, bytes { {node_id: len(data) for node_id, data in stored.items()} }"

@@ -1,4 +1,4 @@
-"""The clients of a simulated cluster: idempotent producers, consumers, and a member that commits offsets.
+"""The clients of a simulated cluster: idempotent producers, consumers, and a client that commits offsets.
 
 They do what stock clients do: ask any broker for the leader or the coordinator, ask again after each error that Kafka
 calls retriable and after each lost connection, and give a repeated batch the sequence that it had. Any other error is a
@@ -19,8 +19,9 @@ from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.tests.simulation.cluster import FIRST_PORT, TOPIC, Cluster
 from headgate.gateway.tests.simulation.world import EPOCH_MS, Host
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages import find_coordinator
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -29,10 +30,12 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from headgate.protocol.records.aborted_batches import AbortedBatches
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.protocol.schema import Message
 
 GROUP: Final = "g"
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 BACKOFF_MS: Final = 100.0
 REQUEST_MS: Final = 4_000.0
 RETRIABLE: Final = frozenset(
@@ -53,12 +56,21 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 )
 
 
 class ClientFailure(AssertionError):
     """A client was told something that no broker may tell it."""
+
+
+class CoordinatorKey(NamedTuple):
+    """What a coordinator is asked for: `key_type` as in FindCoordinator."""
+
+    name: str
+    key_type: int = find_coordinator.GROUP
 
 
 class Batch(NamedTuple):
@@ -82,8 +94,8 @@ class History:
         """The end of the records of a partition that clients know to be committed."""
         self.grown: list[Callable[[int], None]] = []
         """Called with a partition whose end has grown."""
-        self.committed = -1
-        """The last offset whose commit was acknowledged."""
+        self.committed: dict[tuple[str, int], int] = {}
+        """(group, partition) -> the last offset whose commit was acknowledged."""
         self.working = 0
         """The clients that have not ended their work."""
 
@@ -160,23 +172,31 @@ class ClientHost(Host):
                 yield from self.pause()
         return self._places[index]
 
-    def coordinator(self) -> Task[int]:
-        """The coordinator of the group."""
-        while GROUP not in self._places:
-            answer = yield from self.ask_any(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+    def coordinator(self, key: CoordinatorKey) -> Task[int]:
+        """The coordinator of a group or of a transactional id."""
+        while key not in self._places:
+            request = FindCoordinatorRequest(key_type=key.key_type, coordinator_keys=[key.name])
+            answer = yield from self.ask_any(request, 4)
             if answer is not None and self.check([answer.coordinators[0].error_code], "FindCoordinator"):
-                self._places[GROUP] = answer.coordinators[0].node_id
+                self._places[key] = answer.coordinators[0].node_id
             else:
                 yield from self.pause()
-        return self._places[GROUP]
+        return self._places[key]
 
-    def insist(self, place: object, request: Message, version: int, codes: Any, what: str) -> Task[Any]:
+    def insist(
+        self, place: int | CoordinatorKey, request: Message, version: int, codes: Callable[[Any], Iterable[int]]
+    ) -> Task[Any]:
         """The answer without an error of the leader of a partition, or of the coordinator."""
         while True:
-            node_id = yield from (self.coordinator() if place == GROUP else self.leader(place))  # type: ignore[arg-type]
+            node_id = yield from (self.leader(place) if isinstance(place, int) else self.coordinator(place))
             answer = yield from self.ask(node_id, request, version)
-            if answer is not None and self.check(codes(answer), what):
-                return answer
+            if answer is not None:
+                found = list(codes(answer))
+                if self.check(found, type(request).__name__):
+                    return answer
+                if set(found) == {ErrorCode.CONCURRENT_TRANSACTIONS}:  # it is the right coordinator
+                    yield from self.pause()
+                    continue
             self._places.pop(place, None)
             yield from self.pause()
 
@@ -206,7 +226,9 @@ class ClientHost(Host):
             batches = []
             # The first one goes alone: a log takes any sequence of a producer that it does not know
             for _ in range(self.random.randint(1, 3) if sequence else 1):
-                count = self.random.randint(1, 3)
+                count = min(self.random.randint(1, 3), records - sequence)
+                if not count:
+                    break
                 batches.append(self._batch(index, made, sequence, count))
                 sequence += count
             yield from self._send(index, batches)
@@ -232,7 +254,7 @@ class ClientHost(Host):
             left: list[Batch] = []
             for batch, answer in zip(batches, answers, strict=True):
                 # Behind a batch that was refused, the next ones are out of order
-                codes = [] if answer is None else [*_produce_codes(answer)]
+                codes = [] if answer is None else [*produce_codes(answer)]
                 behind = bool(left) and codes == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
                 if answer is None or behind or not self.check(codes, f"Produce of {batch.values[0]!r}"):
                     left.append(batch)
@@ -249,26 +271,34 @@ class ClientHost(Host):
         if base >= 0:
             self.history.note_end(index, base + len(batch.values))
 
-    def consume(self, index: int) -> Task[None]:
+    def consume(self, index: int, isolation_level: int = READ_UNCOMMITTED) -> Task[None]:
         """Read a partition from its beginning, for ever."""
         offset = 0
         while True:
-            wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 16)
-            request = FetchRequest(
-                max_wait_ms=500,
-                min_bytes=1,
-                session_id=0,
-                session_epoch=-1,
-                topics=[FetchTopic(TOPIC, partitions=[wanted])],
-            )
-            answer = yield from self.insist(index, request, 12, _fetch_codes, f"Fetch at {offset}")
-            row = answer.responses[0].partitions[0]
+            row = yield from self.fetch(index, offset, isolation_level)
+            aborted = AbortedBatches((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
             for header, batch in split(memoryview(bytearray(row.records or b""))):
-                for record in iterate(batch):
+                is_seen = not aborted.includes(header, batch) and not header.is_control
+                for record in iterate(batch) if is_seen else ():
                     self._see(index, record)
                 offset = header.last_offset + 1
                 self.history.note_end(index, offset)
             yield sleep(self.scheduler, 600.0 * self.random.random())
+
+    def fetch(self, index: int, offset: int, isolation_level: int) -> Task[PartitionData]:
+        """The answer to a fetch of a partition."""
+        wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 16)
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            isolation_level=isolation_level,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(TOPIC, partitions=[wanted])],
+        )
+        answer = yield from self.insist(index, request, 12, _fetch_codes)
+        row: PartitionData = answer.responses[0].partitions[0]
+        return row
 
     def _see(self, index: int, record: Record) -> None:
         before = self.history.seen.setdefault((index, record.offset), record.value or b"")
@@ -278,25 +308,30 @@ class ClientHost(Host):
     def commit_offsets(self, count: int, gap_ms: float) -> Task[None]:
         """Commit growing offsets, and look now and then."""
         for offset in range(count):
-            request = commit_request(GROUP, {0: offset}, TOPIC)
-            yield from self.insist(GROUP, request, 2, _commit_codes, "OffsetCommit")
-            self.history.committed = offset
+            yield from self.insist(CoordinatorKey(GROUP), commit_request(GROUP, {0: offset}, TOPIC), 2, commit_codes)
+            self.history.committed[GROUP, 0] = offset
             if self.random.random() < 0.3:
-                yield from self.look_at_offset()
+                yield from self.committed_offset(GROUP, 0)
             yield sleep(self.scheduler, gap_ms * self.random.random() * 2)
 
-    def look_at_offset(self) -> Task[None]:
-        """The committed offset may not be an older one."""
-        topics = [OffsetFetchRequestTopics(TOPIC, partition_indexes=[0])]
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=topics)])
-        known = self.history.committed
-        answer = yield from self.insist(GROUP, request, 8, _offset_codes, "OffsetFetch")
-        found = answer.groups[0].topics[0].partitions[0].committed_offset
+    def look_at_offsets(self) -> Task[None]:
+        """Look at all committed offsets."""
+        for group, index in self.history.committed:
+            yield from self.committed_offset(group, index)
+
+    def committed_offset(self, group: str, index: int) -> Task[int]:
+        """The committed offset of a group, which may not be an older one; -1 for none."""
+        topics = [OffsetFetchRequestTopics(TOPIC, partition_indexes=[index])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)], require_stable=True)
+        known = self.history.committed.get((group, index), -1)
+        answer = yield from self.insist(CoordinatorKey(group), request, 8, _offset_codes)
+        found: int = answer.groups[0].topics[0].partitions[0].committed_offset
         if found < known:
-            raise ClientFailure(f"the committed offset was {known}, and is {found}")
+            raise ClientFailure(f"the committed offset of {group} was {known}, and is {found}")
+        return found
 
 
-def _produce_codes(answer: Any) -> list[int]:
+def produce_codes(answer: Any) -> list[int]:
     return [answer.responses[0].partition_responses[0].error_code]
 
 
@@ -304,7 +339,7 @@ def _fetch_codes(answer: Any) -> list[int]:
     return [answer.error_code, answer.responses[0].partitions[0].error_code]
 
 
-def _commit_codes(answer: Any) -> list[int]:
+def commit_codes(answer: Any) -> list[int]:
     return [answer.topics[0].partitions[0].error_code]
 
 

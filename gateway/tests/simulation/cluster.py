@@ -42,6 +42,7 @@ SETTINGS: Final = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "leader.imbalance.check.interval.seconds": "7",
+    "group.initial.rebalance.delay.ms": "100",
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 
@@ -154,6 +155,8 @@ class Cluster:
         self.has_slow_threads = False
         self.has_power_cuts = settings.get("headgate.flush") == "commit"
         """Whether a kill takes what was not synced."""
+        self.has_jumped = False
+        """Whether the clock of a broker has jumped."""
         self.files = {node_id: BrokerFiles.empty() for node_id in range(count)}
         self.brokers: dict[int, Broker] = {}
         self.kills = 0

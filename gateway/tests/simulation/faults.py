@@ -170,6 +170,7 @@ class Faults:
         broker = self._broker()
         if broker is not None:
             broker.clock.jumped_ms += self._random.choice((-3_600_000, -5_000, 5_000, 3_600_000))
+            self._cluster.has_jumped = True
             self._world.note(f"the clock of {broker} jumps")
 
     def fill_disk(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
-from struct import error as EndOfBytes
+import struct
 from typing import Final
 
 from headgate.gateway.tests.simulation.cluster import Cluster
@@ -11,7 +10,7 @@ from headgate.protocol.records import Buffer
 from headgate.protocol.records.batch import BatchHeader, split
 from headgate.storage.tests.crashing_files import MemoryFile
 
-_bounds: Final = Struct(">qi11xi").unpack_from
+_bounds: Final = struct.Struct(">qi11xi").unpack_from
 """Base offset, length of the rest, and last offset delta of a batch."""
 _BEFORE_LENGTH: Final = 12
 
@@ -29,7 +28,7 @@ class Replicas:
         return b"".join(bytes(files.file(f"{directory}/{name}").content) for name in self._segments(node_id, directory))
 
     def end(self, node_id: int, topic: str, index: int) -> int:
-        """The end of the records that a replica keeps whatever happens to its process, or to the power in some seeds."""
+        """The end of the records that a replica keeps at any kill; in some seeds kills take the power too."""
         directory = _directory(topic, index)
         names = self._segments(node_id, directory)
         if not names:
@@ -68,7 +67,7 @@ class _ReplicaEnd:
                 if base_offset < self._end or self._position + _BEFORE_LENGTH + length > len(data):
                     break
                 self._position, self._end = self._position + _BEFORE_LENGTH + length, base_offset + last_delta + 1
-        except EndOfBytes:
+        except struct.error:
             pass  # the last batch is torn
         return self._end
 

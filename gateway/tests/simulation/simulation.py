@@ -11,9 +11,11 @@ from random import Random
 from typing import Final
 
 from headgate.gateway.tests.simulation.checks import Checks
-from headgate.gateway.tests.simulation.clients import ClientHost, History
+from headgate.gateway.tests.simulation.clients import GROUP, READ_COMMITTED, READ_UNCOMMITTED, ClientHost, History
 from headgate.gateway.tests.simulation.cluster import Cluster
 from headgate.gateway.tests.simulation.faults import Faults
+from headgate.gateway.tests.simulation.members import Member
+from headgate.gateway.tests.simulation.transactions import SOURCE, TARGET, Transformer
 from headgate.gateway.tests.simulation.world import World
 
 MODULE: Final = "headgate.gateway.tests.simulation.simulation"
@@ -34,10 +36,15 @@ class Simulation:
         settings: dict[str, str] = {}
         if plan.random() < 0.4:
             settings["headgate.flush"] = "commit"
+        self._has_members, self._has_transactions = plan.random() < 0.4, plan.random() < 0.5
+        self._times_out = plan.random() < 0.3
+        is_dual = not self._has_members and plan.random() < 0.3
+        if is_dual:
+            settings["headgate.offsets.store"] = f"{GROUP}=dual:kafka"
         self.cluster = Cluster(self.world, plan.choices((3, 4, 5), (7, 2, 1))[0], settings)
         self.cluster.has_slow_threads = plan.random() < 0.3
         self.history = History()
-        self.checks = Checks(self.cluster, self.history, PARTITIONS)
+        self.checks = Checks(self.cluster, self.history, PARTITIONS, is_dual=is_dual)
         self.faults = Faults(self.cluster, plan)
         self._topic = {"segment.bytes": "1500"} if plan.random() < 0.3 else {}
 
@@ -51,27 +58,38 @@ class Simulation:
         self.world.run_for(FAULTS_MS)
         self.faults.heal()
         world.run_until(self._is_whole, WHOLE_WITHIN_MS, "all clients have ended, all in-sync sets are full")
-        self._client("last").begin(self._last.look_at_offset())
-        world.run_until(lambda: not self.history.working, WHOLE_WITHIN_MS, "the last look at the offset")
+        last = self._client("last")
+        last.begin(last.look_at_offsets())
+        world.run_until(lambda: not self.history.working, WHOLE_WITHIN_MS, "the last look at the offsets")
         world.run_for(2_500)
         self.checks.finish()
         world.run_for(1.0)
 
     def _client(self, name: str) -> ClientHost:
-        self._last = ClientHost(self.cluster, name, self.history)
-        return self._last
+        return ClientHost(self.cluster, name, self.history)
 
     def _begin_clients(self) -> None:
         admin = self._client("admin")
         admin.begin(admin.create_topic(PARTITIONS, self._topic))
         self.world.run_until(lambda: not self.history.working, 10_000, "the topic is created")
         for index in range(PARTITIONS):
-            producer = self._client(f"producer-{index}")
-            producer.begin(producer.produce(index, RECORDS, FAULTS_MS / RECORDS * 4))
+            if index == SOURCE or not self._has_transactions:
+                producer = self._client(f"producer-{index}")
+                producer.begin(producer.produce(index, RECORDS, FAULTS_MS / RECORDS * 4))
+            level = READ_COMMITTED if index == TARGET and self._has_transactions else READ_UNCOMMITTED
             consumer = self._client(f"consumer-{index}")
-            consumer.begin(consumer.consume(index), must_end=False)
-        committer = self._client("committer")
-        committer.begin(committer.commit_offsets(COMMITS, FAULTS_MS / COMMITS))
+            consumer.begin(consumer.consume(index, level), must_end=False)
+        if self._has_transactions:
+            transformer = Transformer(self.cluster, "transformer", self.history)
+            transformer.timeout_ms = 3_000 if self._times_out else 60_000
+            transformer.begin(transformer.transform(RECORDS))
+        if self._has_members:
+            for number in range(2):
+                member = Member(self.cluster, f"member-{number}", self.history)
+                member.begin(member.take_part(PARTITIONS, COMMITS, FAULTS_MS / COMMITS))
+        else:
+            committer = self._client("committer")
+            committer.begin(committer.commit_offsets(COMMITS, FAULTS_MS / COMMITS))
 
     def _is_whole(self) -> bool:
         return not self.history.working and self.checks.are_sets_full()
