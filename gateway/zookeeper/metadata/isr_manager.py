@@ -2,7 +2,7 @@
 
 The epoch of a partition is the version of its state's node. A change of the set reads the node first, as the node has
 fields that a leader does not know, and then writes on condition of the version. Changes that arrive meanwhile share the
-next read and the next multi; a refused change refuses no other.
+next read and the next multi; a refused change refuses no other. A change whose leader has resigned is refused.
 
 A change may have no outcome: the connection ended before the answer. Then this broker does not know the stored set, and
 the leader goes on to count the followers of both sets. Once the session is back, the node has the outcome: either the
@@ -60,11 +60,22 @@ class _PendingChange:
     `outcome`: the new partition epoch or the refusal; None while that is unknown.
     """
 
-    __slots__ = ("is_in_doubt", "isr", "leader_epoch", "outcome", "partition", "partition_epoch", "path", "resume")
+    __slots__ = (
+        "is_in_doubt",
+        "isr",
+        "leader_epoch",
+        "outcome",
+        "partition",
+        "partition_epoch",
+        "path",
+        "replica",
+        "resume",
+    )
 
     def __init__(
         self, replica: Replica, isr: tuple[int, ...], partition_epoch: int, resume: Callable[[Any], None]
     ) -> None:
+        self.replica = replica
         self.partition = replica.topic, replica.index
         self.path = LeaderAndIsr.path(*self.partition)
         self.leader_epoch = replica.leader_epoch
@@ -179,6 +190,10 @@ class ZooKeeperIsrManager:
             raise _failed(f"{error}; correct that node") from None
         if (state.leader, state.leader_epoch) != (self._node_id, change.leader_epoch):
             message = f"node {state.leader} leads it, in leader epoch {state.leader_epoch}"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+        if change.replica.has_resigned:
+            # With the last session. A write now would show the controller that this broker leads in the present one.
+            message = "this broker leads it no more: its session with ZooKeeper has ended"
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
         if version == change.partition_epoch:
             altered = state._replace(isr=change.isr, leader_recovery_state=0)  # a leader has recovered (KIP-704)

@@ -31,6 +31,7 @@ class LedReplica:
 
     def __init__(self, index: int, topic: str = "t", leader_epoch: int = 3) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
+        self.has_resigned = False
 
 
 class Leader:
@@ -75,7 +76,8 @@ class Leader:
             assert name not in self.answers
             self.answers[name] = answer
 
-        self.manager.alter(cast("Replica", LedReplica(index)), isr, epoch)(answered)
+        self.replica = LedReplica(index)
+        self.manager.alter(cast("Replica", self.replica), isr, epoch)(answered)
 
     def settle(self, milliseconds: float = 0.0) -> None:
         self.time.advance(milliseconds)
@@ -231,6 +233,17 @@ def test_an_expired_session_leaves_changes_to_the_next(leader: Leader) -> None:
     leader.keeper.expire(leader.session.session_id)
     leader.come_back()
     assert leader.answers == {0: 1}
+
+
+def test_a_leader_that_resigned_with_its_session_changes_no_set(leader: Leader) -> None:
+    leader.session.faults.extend([None, None, Fault.BEFORE])
+    leader.alter(0)
+    leader.settle()
+    leader.keeper.expire(leader.session.session_id)
+    leader.replica.has_resigned = True
+    leader.come_back()
+    assert leader.code(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.state(0)[1] == 0, "a newer state would be one of this broker's present registration"
 
 
 def test_what_cannot_be_read_stays_in_doubt(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
