@@ -1,7 +1,9 @@
 """The tests of franz-go's own suite that ask a broker, by name: each passes on Apache Kafka 4.1, and on ours.
 
 The suite is that of the version which compat_tests/go/franz-go pins; `make install` builds it (`go test -c`). It runs
-once for all the tests here. Whatever is in it is listed here, is left out with its reason, or needs no broker.
+once for all the tests here, and in the long runs once more on three brokers, with three replicas. Three brokers of
+Apache Kafka 3.9 with ZooKeeper pass the same tests, but for those of KIP-848, which skip themselves there. Whatever is
+in the suite is listed here, is left out with its reason, or needs no broker.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from compat_tests.cluster.cluster import HEADGATE, Cluster
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import running
 from compat_tests.harness.soak import SOAK
@@ -99,6 +104,10 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
+ONE, THREE = "one-broker", "three-brokers"
+PLACES = [ONE, pytest.param(THREE, marks=pytest.mark.soak)]
+# Each broker is the coordinator of some groups and of some transactional ids
+SPREAD = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
 
 RESULT = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 # What follows is printed by this test, until the next such line
@@ -133,15 +142,33 @@ class Run:
         return "\n".join([*lines[-60:], "...", *self.output.splitlines()[-30:]])
 
 
-def run(bootstrap: str, *arguments: str, **more: str) -> Run:
+class Brokers(NamedTuple):
+    """Where a suite runs, and the number of replicas of its topics."""
+
+    bootstrap: str
+    replicas: int = 1
+
+
+@contextmanager
+def brokers(place: str, directory: Path) -> Iterator[Brokers]:
+    """One broker, or three."""
+    if place == ONE:
+        with running(directory, SETTINGS) as broker:
+            yield Brokers(broker.bootstrap)
+    else:
+        with Cluster(directory, HEADGATE, SETTINGS | SPREAD) as cluster:
+            yield Brokers(cluster.bootstrap, len(cluster.brokers))
+
+
+def run(wanted: Brokers, *arguments: str, **more: str) -> Run:
     """The suite, with nothing of our environment that would configure it, but for what is given."""
     command = [toolchain.go_program("kgo.test"), "-test.v", f"-test.timeout={LIMIT_S}s", *arguments]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("KGO_")}
-    wanted = {"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS), "KGO_LOG_LEVEL": "none"}
+    given = {"KGO_SEEDS": wanted.bootstrap, "KGO_TEST_RF": str(wanted.replicas), "KGO_TEST_RECORDS": str(RECORDS)}
     began = time.monotonic()
     done = subprocess.run(
         command,
-        env={**clean, **wanted, **more},
+        env={**clean, **given, "KGO_LOG_LEVEL": "none", **more},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -162,13 +189,13 @@ def only(names: Collection[str]) -> str:
     return f"^({'|'.join(names)})$"
 
 
-@pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture(scope="module", params=PLACES)
+def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of every listed test."""
     assert TESTS, "no test is listed"
     directory: Path = tmp_path_factory.mktemp("kgo")
-    with running(directory, SETTINGS) as broker:
-        done = run(broker.bootstrap, f"-test.run={only(whole(TESTS))}", f"-test.parallel={AT_ONCE}")
+    with brokers(request.param, directory) as wanted:
+        done = run(wanted, f"-test.run={only(whole(TESTS))}", f"-test.parallel={AT_ONCE}")
     (directory / "kgo.log").write_text(done.output)
     return done
 
@@ -191,10 +218,11 @@ def test_what_ran_is_what_is_listed(suite: Run, figure: Callable[[str], None]) -
 
 
 @pytest.mark.soak
-def test_groups_of_clients_whose_connections_die(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [ONE, THREE])
+def test_groups_of_clients_whose_connections_die(tmp_path: Path, place: str) -> None:
     """The suite has this for its own sake: no connection of TestGroupETL lives longer than 1.5 s."""
-    with running(tmp_path, SETTINGS) as broker:
-        done = run(broker.bootstrap, "-test.run=^TestGroupETL$", KGO_TEST_CHAOS="1")
+    with brokers(place, tmp_path) as wanted:
+        done = run(wanted, "-test.run=^TestGroupETL$", KGO_TEST_CHAOS="1")
     assert done.results == {name: "PASS" for name in GROUPS if name.startswith("TestGroupETL/")}
     assert done.status == 0, done.output[-5000:]
 
@@ -209,7 +237,7 @@ def test_what_is_not_listed_needs_no_broker() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         host, port = nobody.getsockname()
-        done = run(f"{host}:{port}", f"-test.skip={only(sorted(listed | left_out))}")
+        done = run(Brokers(f"{host}:{port}"), f"-test.skip={only(sorted(listed | left_out))}")
     assert done.results
     failed = [name for name, result in done.results.items() if result != "PASS"]
     assert not failed
