@@ -183,7 +183,7 @@ ReceivedRecords = memoryview | bytes | bytearray
 
 
 class AppendRecords(NamedTuple):
-    """AppendRecords the records as they are, if any; then take over the high watermark and the start of the log."""
+    """Append the records as they are, if any; then take over the high watermark and the start of the log."""
 
     partition: FollowedPartition
     records: ReceivedRecords | None
@@ -282,7 +282,7 @@ class ReplicaFetcher:
     def follow(self, partition: FollowedPartition, leader_epoch: int) -> FollowerWork | None:
         """Follow a partition from now on, or in a newer leader epoch. Returns the work before its first fetch, if any.
 
-        FollowerWork in progress ends first.
+        Work in progress ends first.
         """
         key = partition.key
         if partition.fetcher is None:
@@ -570,7 +570,7 @@ class ReplicaFetcher:
         else:
             self._delay(partition, _name_of(code), now_ms, is_usual=code in _OF_ELECTIONS)
 
-    # FollowerWork
+    # Work
 
     def _delay(self, partition: FollowedPartition, reason: str, now_ms: float, *, is_usual: bool = False) -> None:
         key, is_first = partition.key, partition.backoff is None

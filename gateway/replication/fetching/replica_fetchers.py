@@ -167,7 +167,7 @@ class ReplicaFetchers:
             self._partitions.pop(partition.key, None)
             self._replicas.pop(partition, None)
 
-    # FollowerWork
+    # Work
 
     def _perform(self, work: FollowerWork | None) -> None:
         """Begin the work of one partition; a thread may go on with it."""
