@@ -37,7 +37,7 @@ from headgate.protocol.schema import Message
 GROUP: Final = "g"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 BACKOFF_MS: Final = 100.0
-REQUEST_MS: Final = 4_000.0
+REQUEST_MS: Final = 2_500.0
 RETRIABLE: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -249,7 +249,7 @@ class ClientHost(Host):
         """Have batches acknowledged that are under way together; what is not is sent again, in its order."""
         while batches:
             node_id = yield from self.leader(index)
-            requests = [produce_request(bytearray(batch.data), TOPIC, index, timeout_ms=3_000) for batch in batches]
+            requests = [produce_request(bytearray(batch.data), TOPIC, index, timeout_ms=2_000) for batch in batches]
             answers = yield from gather([self.ask(node_id, request, 9) for request in requests])
             left: list[Batch] = []
             for batch, answer in zip(batches, answers, strict=True):
@@ -289,7 +289,7 @@ class ClientHost(Host):
         """The answer to a fetch of a partition."""
         wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 16)
         request = FetchRequest(
-            max_wait_ms=500,
+            max_wait_ms=300,
             min_bytes=1,
             isolation_level=isolation_level,
             session_id=0,

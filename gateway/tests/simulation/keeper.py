@@ -18,7 +18,7 @@ from headgate.gateway.zookeeper.session import Check, Delete, Operation, Refused
 from headgate.gateway.zookeeper.tests.model import ModelSession, Queue, ZooKeeperModel
 
 KEEPER: Final = "zookeeper"
-SESSION_MS: Final = 3_000.0
+SESSION_MS: Final = 2_000.0
 AGAIN_MS: Final = 200.0
 """The pause of a client that finds no server."""
 

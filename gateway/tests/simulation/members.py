@@ -23,7 +23,7 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 MEMBERS: Final = "members"
 _key: Final = CoordinatorKey(MEMBERS)
 _PROTOCOL: Final = "even"
-SESSION_MS, REBALANCE_MS = 6_000, 1_500
+SESSION_MS, REBALANCE_MS = 3_000, 1_000
 _TO_JOIN_AGAIN: Final = frozenset(
     (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 )

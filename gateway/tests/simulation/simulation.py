@@ -20,10 +20,10 @@ from headgate.gateway.tests.simulation.world import World
 
 MODULE: Final = "headgate.gateway.tests.simulation.simulation"
 PARTITIONS: Final = 2
-RECORDS: Final = 70
-COMMITS: Final = 15
-FAULTS_MS: Final = 7_000.0
-WHOLE_WITHIN_MS: Final = 30_000.0
+RECORDS: Final = 48
+COMMITS: Final = 10
+FAULTS_MS: Final = 5_000.0
+WHOLE_WITHIN_MS: Final = 25_000.0
 """From the end of the faults: all in-sync sets are full again, and all clients have ended their work."""
 
 
@@ -61,7 +61,7 @@ class Simulation:
         last = self._client("last")
         last.begin(last.look_at_offsets())
         world.run_until(lambda: not self.history.working, WHOLE_WITHIN_MS, "the last look at the offsets")
-        world.run_for(2_500)
+        world.run_for(2_000)
         self.checks.finish()
         world.run_for(1.0)
 
@@ -81,7 +81,7 @@ class Simulation:
             consumer.begin(consumer.consume(index, level), must_end=False)
         if self._has_transactions:
             transformer = Transformer(self.cluster, "transformer", self.history)
-            transformer.timeout_ms = 3_000 if self._times_out else 60_000
+            transformer.timeout_ms = 2_000 if self._times_out else 60_000
             transformer.begin(transformer.transform(RECORDS))
         if self._has_members:
             for number in range(2):

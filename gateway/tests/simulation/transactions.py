@@ -126,7 +126,7 @@ class Transformer(ClientHost):
             is_transactional=True,
         )
         self._sequence += len(values)
-        request = produce_request(data, TOPIC, TARGET, timeout_ms=3_000, transactional_id=TRANSACTIONAL_ID)
+        request = produce_request(data, TOPIC, TARGET, timeout_ms=2_000, transactional_id=TRANSACTIONAL_ID)
         yield from self.insist(TARGET, request, 9, produce_codes)
 
     def _commit_offset(self, offset: int) -> Task[None]:
