@@ -24,6 +24,12 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -123,7 +129,7 @@ class ClientHost(Host):
     def begin(self, task: Task[None], *, must_end: bool = True) -> None:
         """Run a task of this client."""
         self.history.working += must_end
-        self.tasks.start(task, partial(self._ended, must_end))
+        self.deliver(partial(self.tasks.start, task, partial(self._ended, must_end)))
 
     def _ended(self, must_end: bool, result: object) -> None:
         self.history.working -= must_end
@@ -283,7 +289,19 @@ class ClientHost(Host):
                     self._see(index, record)
                 offset = header.last_offset + 1
                 self.history.note_end(index, offset)
+            if self.random.random() < 0.2:
+                yield from self._look_at_end(index)
             yield sleep(self.scheduler, 600.0 * self.random.random())
+
+    def _look_at_end(self, index: int) -> Task[None]:
+        """The end of a partition is not before what clients know of it."""
+        known = self.history.ends.get(index, 0)
+        rows = [ListOffsetsPartition(partition_index=index, timestamp=LATEST)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=rows)])
+        answer = yield from self.insist(index, request, 6, _list_codes)
+        found = answer.topics[0].partitions[0].offset
+        if found < known:
+            raise ClientFailure(f"{index} had records before {known}, and ends at {found}")
 
     def fetch(self, index: int, offset: int, isolation_level: int) -> Task[PartitionData]:
         """The answer to a fetch of a partition."""
@@ -341,6 +359,10 @@ def _fetch_codes(answer: Any) -> list[int]:
 
 def commit_codes(answer: Any) -> list[int]:
     return [answer.topics[0].partitions[0].error_code]
+
+
+def _list_codes(answer: Any) -> list[int]:
+    return [row.error_code for row in answer.topics[0].partitions]
 
 
 def _offset_codes(answer: Any) -> list[int]:

@@ -235,7 +235,7 @@ class Cluster:
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""
         self.world.note(f"broker {node_id} is paused")
-        self.brokers[node_id].is_paused = True
+        self.brokers[node_id].pause()
         self.keeper.look()
 
     def resume(self, node_id: int) -> None:

@@ -20,8 +20,8 @@ from headgate.gateway.tests.simulation.world import World
 
 MODULE: Final = "headgate.gateway.tests.simulation.simulation"
 PARTITIONS: Final = 2
-RECORDS: Final = 48
-COMMITS: Final = 10
+RECORDS: Final = 36
+COMMITS: Final = 8
 FAULTS_MS: Final = 5_000.0
 WHOLE_WITHIN_MS: Final = 25_000.0
 """From the end of the faults: all in-sync sets are full again, and all clients have ended their work."""
@@ -61,7 +61,7 @@ class Simulation:
         last = self._client("last")
         last.begin(last.look_at_offsets())
         world.run_until(lambda: not self.history.working, WHOLE_WITHIN_MS, "the last look at the offsets")
-        world.run_for(2_000)
+        world.run_for(1_000)
         self.checks.finish()
         world.run_for(1.0)
 

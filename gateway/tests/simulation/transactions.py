@@ -32,6 +32,8 @@ from headgate.protocol.schema import Message
 TRANSACTIONAL_ID: Final = "transformer"
 TRANSFORMER_GROUP: Final = "transformers"
 SOURCE, TARGET = 0, 1
+PAUSE_MS: Final = 400.0
+"""The mean pause between two transactions."""
 MOST: Final = 12
 """The records of a transaction."""
 _coordinator: Final = CoordinatorKey(TRANSACTIONAL_ID, find_coordinator.TRANSACTION)
@@ -62,6 +64,7 @@ class Transformer(ClientHost):
                 is_alive = True
                 while is_alive and self._position < records:
                     is_alive = yield from self._transact()
+                    yield sleep(self.scheduler, PAUSE_MS * self.random.random() * 2)
             except Fenced:
                 self.world.note(f"{self} is fenced")
 
@@ -87,7 +90,6 @@ class Transformer(ClientHost):
         """One transaction. Returns whether this process lives on."""
         values, end = yield from self._read()
         if not values:
-            yield sleep(self.scheduler, 100.0)
             return True
         topics = [AddPartitionsToTxnTopic(TOPIC, [TARGET])]
         yield from self._ask(AddPartitionsToTxnRequest([], *self._identity, topics), 3, _partition_codes)

@@ -58,10 +58,10 @@ class Host:
         self.clock = HostClock(world)
         self.scheduler: Scheduler = FakeScheduler(self.clock)
         self.is_running = True
-        self.is_serving = True
-        """Whether its loop runs: before, it starts and waits for ZooKeeper alone."""
+        self._is_serving = True
         self.is_paused = False
         self._inbox: deque[Callable[[], None]] = deque()
+        self._due_ms: float | None = None
         world.hosts.append(self)
 
     def __str__(self) -> str:
@@ -74,13 +74,34 @@ class Host:
         elif self.is_running:
             self._guarded(callback)
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether its loop runs: before, it starts and waits for ZooKeeper alone."""
+        return self._is_serving
+
+    @is_serving.setter
+    def is_serving(self, serves: bool) -> None:
+        self._is_serving, self._due_ms = serves, None
+
+    @property
+    def due_ms(self) -> float:
+        """The time at which something is due here; never, while the loop does not run. Only what runs here changes it."""
+        if self._due_ms is None:
+            runs = self._is_serving and not self.is_paused
+            self._due_ms = self.world.now_ms + self.scheduler.idle_ms() if runs else float("inf")
+        return self._due_ms
+
     def run_due(self) -> None:
         """Run what is due."""
         self._guarded(lambda: None)
 
+    def pause(self) -> None:
+        """Run nothing until `resume`."""
+        self.is_paused, self._due_ms = True, None
+
     def resume(self) -> None:
         """Go on after a pause: all that has arrived meanwhile comes first."""
-        self.is_paused = False
+        self.is_paused, self._due_ms = False, None
         inbox, self._inbox = self._inbox, deque()
         for callback in inbox:
             self.deliver(callback)
@@ -99,10 +120,12 @@ class Host:
     def _guarded(self, callback: Callable[[], None]) -> None:
         try:
             callback()
-            if self.is_serving and self.is_running:
+            if self._is_serving and self.is_running:
                 self.scheduler.run_due()
         except PowerCut:
             self.power_cut()
+        finally:
+            self._due_ms = None
 
     # Threads
 
@@ -156,10 +179,9 @@ class World:
         when_ms = self._to_come[0][0] if self._to_come else float("inf")
         host: Host | None = None
         for each in self.hosts:
-            if each.is_serving and not each.is_paused:
-                due_ms = self.now_ms + each.scheduler.idle_ms()
-                if due_ms < when_ms:
-                    host, when_ms = each, due_ms
+            due_ms = each.due_ms
+            if due_ms < when_ms:
+                host, when_ms = each, due_ms
         if when_ms > until_ms:
             self.now_ms = max(self.now_ms, until_ms)
             return
