@@ -40,6 +40,7 @@ class ControllerTerm:
         self._brokers = brokers
         self._watches = parts.watches
         self._store = parts.store
+        self._touch = parts.tasks.touch
 
     def begin(self) -> None:
         """Schedule the work that the first read of the cluster left open."""
@@ -84,6 +85,7 @@ class ControllerTerm:
         has_more = self.elections.write_some()
         if self.elections.is_settled:
             self.orders.all_are_led()
+            self._touch(self._store.waiters)
         return has_more
 
     def change_ended(self, change: Change, error: KafkaError | None, *, is_final: bool) -> bool:

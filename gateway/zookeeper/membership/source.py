@@ -16,7 +16,7 @@ from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.stall_watch import StallWatch
-from headgate.gateway.runtime.tasks import Task, Tasks, as_task, gather
+from headgate.gateway.runtime.tasks import Changes, Task, Tasks, as_task, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.zookeeper")
 
+LED_WITHIN_MS: Final = 2_000.0
+"""The longest wait of a start for leaders: many partitions, or a lost controller, take longer."""
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -111,6 +113,7 @@ class ZooKeeperSource:
             is_elected=self._is_elected,
         )
         del self.image, self._nodes  # the store owns them now
+        self._tasks = tasks
         self._life.serve(self._store)
         return self._store, True
 
@@ -134,9 +137,25 @@ class ZooKeeperSource:
         return ControllerOrders(self._store, session, replicas, tasks, self._base.config, lambda: life.obeyed_epoch)
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
-        """Register this broker, whose listeners are open. `resume` gets an error if that takes too long."""
+        """Register this broker, whose listeners are open. `resume` gets an error if that takes too long.
+
+        Otherwise the first partitions have leaders by then: the first client need not ask again.
+        """
         base = self._base
-        self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, resume)
+
+        def registered(error: StorageError | None) -> None:
+            if error is None:
+                self._tasks.start(self._await_leaders(), lambda _: resume(None))
+            else:
+                resume(error)
+
+        self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, registered)
+
+    def _await_leaders(self) -> Task[None]:
+        assert self._store is not None
+        changes = Changes([self._store.waiters], self._tasks.monotonic_ms() + LED_WITHIN_MS)
+        while not self._store.has_leaders and (yield changes) is not None:
+            pass
 
     def leave(self, replicas: StoppingReplicas, tasks: Tasks, links: BrokerLinks) -> Task[None]:
         """Have the controller move the leads of this broker, with `controlled.shutdown.enable`."""

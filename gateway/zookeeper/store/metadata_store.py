@@ -147,6 +147,15 @@ class ZooKeeperMetadataStore(MetadataStore):
         return self._knows_topics
 
     @property
+    def has_leaders(self) -> bool:
+        """Whether the first elections of this term have ended, or the controller has sent the topics.
+
+        `waiters` see the change.
+        """
+        term = self._watcher.term
+        return self._knows_topics if term is None else term.elections.is_settled and not self._pending
+
+    @property
     def is_controller(self) -> bool:
         """Whether the term of this broker as the controller lasts: then it obeys no other controller."""
         return self._watcher.term is not None
@@ -163,6 +172,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             topics = self.image.topics.values()
             partitions = sum(len(topic.partitions) for topic in topics)
             logger.info("topics of the cluster: %d, with %d partitions", len(topics), partitions)
+            self._touch(self.waiters)
 
     def check_controller(self) -> None:
         """Read `/controller` again: another broker says that it is the controller. `waiters` see the end of a term."""

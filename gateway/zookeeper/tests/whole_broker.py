@@ -25,6 +25,7 @@ from headgate.protocol.messages.offset_fetch import (
 )
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish
+from headgate.storage.errors import StorageError
 
 TOOL = 777
 """The session of those who write into ZooKeeper."""
@@ -57,8 +58,11 @@ class WholeBroker(HandlerBroker):
         self.parts.server.make_transport = self._make_transport  # type: ignore[method-assign]
         self.parts.start()
         self.listening[self.port] = self.parts
-        self.parts.announce({"PLAINTEXT": self.port}, lambda _: None)
+        self.parts.announce({"PLAINTEXT": self.port}, self.announced)
         self.settle()
+
+    def announced(self, error: StorageError | None) -> None:
+        """The start has ended: the process says that it is ready."""
 
     @property
     def port(self) -> int:

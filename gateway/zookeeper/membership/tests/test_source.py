@@ -16,6 +16,7 @@ from headgate.gateway.tests.harness import MemoryBroker, run_broker, run_broker_
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
+from headgate.gateway.zookeeper.membership.source import LED_WITHIN_MS
 from headgate.gateway.zookeeper.membership.tests.member import connected, finish, put, put_broker
 from headgate.gateway.zookeeper.requests import ensure
 from headgate.gateway.zookeeper.session import Create
@@ -24,6 +25,7 @@ from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.storage.disk.layout import read_meta
+from headgate.storage.errors import StorageError
 from headgate.storage.files import Files, Lock
 
 pytestmark = pytest.mark.slow
@@ -42,13 +44,10 @@ def start(keeper: ZooKeeperModel, directory: Path, **settings: str) -> None:
 
 
 async def described(broker: MemoryBroker) -> MetadataResponse:
-    """The metadata once every partition has a leader."""
-    client = broker.connect()
-    while True:
-        response: MetadataResponse = await client.ask(MetadataRequest(topics=None), 7)
-        if all(one.leader_id == 0 for topic in response.topics for one in topic.partitions):
-            return response
-        await trio.sleep(0.1)
+    """The metadata, in which every partition has a leader: a start ends no sooner."""
+    response: MetadataResponse = await broker.connect().ask(MetadataRequest(topics=None), 7)
+    assert all(one.leader_id == 0 for topic in response.topics for one in topic.partitions)
+    return response
 
 
 def test_starts_and_stops(tmp_path: Path) -> None:
@@ -90,6 +89,38 @@ def test_a_killed_broker_comes_back_at_once(tmp_path: Path) -> None:
 
 async def described_once(broker: MemoryBroker) -> None:
     await described(broker)
+
+
+class Announced(WholeBroker):
+    """A broker that notes the leaders, and the time in ms, at the end of its start."""
+
+    leaders: tuple[int, ...] = ()
+    ready_ms = -1.0
+
+    def announced(self, error: StorageError | None) -> None:
+        topics = self.services.metadata.image.topics.values()
+        self.leaders = tuple(state.leader for topic in topics for state in topic.partitions)
+        self.ready_ms = self.time.clock.monotonic_ms()
+
+
+def test_a_start_ends_once_the_broker_leads_again(tmp_path: Path) -> None:
+    broker = Announced(tmp_path, ZooKeeperModel())
+    broker.change(lambda: broker.services.metadata.create_topic("t", 3))
+    broker.stop()
+    began_ms = broker.time.clock.monotonic_ms()
+    broker.start()
+    assert broker.leaders == (0, 0, 0)
+    assert broker.ready_ms - began_ms < 200
+    broker.stop()
+
+
+def test_a_start_beside_a_lost_controller_ends(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    first = WholeBroker(tmp_path / "0", keeper, node_id="0")
+    second = Announced(tmp_path / "1", keeper, node_id="1")
+    assert second.ready_ms == pytest.approx(LED_WITHIN_MS, abs=200)
+    second.stop()
+    first.stop()
 
 
 def test_the_id_of_the_cluster(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def test_leader_epochs_rise_at_a_start(world: StoreWorld) -> None:
     world.kill()
     world.start()
     assert {state.leader for state in world.image.topic("t").partitions} == {-1}
+    assert not world.metadata.has_leaders
     world.settle()
+    assert world.metadata.has_leaders
     assert set(world.image.topic("t").partitions) == {PartitionState(0, 1, (0,), (0,), 1)}
     assert len(world.seen[-2:]) == 2
     world.check()
