@@ -28,10 +28,12 @@ from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker
 from compat_tests.harness.kafka_target import KafkaZooKeeperBroker
 from compat_tests.harness.leaders import Metadata, Partition, metadata
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import create_topics, delete_topic
 from compat_tests.harness.waiting import Late, until
 from compat_tests.harness.writing import commit
 from compat_tests.harness.zookeeper import ZooKeeper
+from compat_tests.tools.kafka_tools import FEATURES
 from compat_tests.zookeeper.test_start import Wire
 
 HEADGATE: Final = "headgate"
@@ -49,8 +51,8 @@ SETTINGS: Final = {
     "offsets.topic.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
 }
-# Kafka 3.9 with ZooKeeper has neither groups of KIP-848 nor transactions of version 2: docs/cluster.md
-FEATURES, KAFKA_FEATURES = "/headgate/feature", b'{"version":1,"levels":{"group.version":0,"transaction.version":0}}'
+# What Kafka 3.9 with ZooKeeper lacks: docs/cluster.md
+FEATURES_OFF: Final = ("--feature", "group.version=0", "--feature", "transaction.version=0")
 OFFSETS: Final = ("__consumer_offsets", 0)
 ANSWER_LIMIT_S: Final = 5.0
 # From the moment that all brokers serve until every in-sync set is full
@@ -112,8 +114,6 @@ class Cluster:
             self.nodes = KazooClient(self.zookeeper.connect)
             self.nodes.start()
             stack.callback(self._close_nodes)
-            if len(set(self.kinds.values())) > 1:
-                self.nodes.create(FEATURES, KAFKA_FEATURES, makepath=True)
             for broker_id in IDS:
                 wire = self.wires[broker_id] = stack.enter_context(contextlib.closing(Wire(self.zookeeper.port)))
                 directory, connect = self.directory / f"broker-{broker_id}", f"127.0.0.1:{wire.port}"
@@ -122,6 +122,9 @@ class Cluster:
                 self.brokers[broker_id] = make(directory, broker_id, connect, settings)
             stack.callback(self._end)
             self._start_all(lambda kind: kind == self.kind)
+            if self.kind == HEADGATE and KAFKA in self.kinds.values():
+                host = next(one for one, kind in self.kinds.items() if kind == HEADGATE)
+                tool_output(FEATURES, "--bootstrap-server", self.brokers[host].bootstrap, "downgrade", *FEATURES_OFF)
             self._start_all(lambda kind: kind != self.kind)
             self.wait_for_full_sets()
             self._stack = stack.pop_all()

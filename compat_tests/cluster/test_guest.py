@@ -47,12 +47,22 @@ A_HOST = pytest.param(
 )
 
 
+A_KAFKA = pytest.param(
+    Mixture(HEADGATE, {1: KAFKA}, (1, 0, 2)),
+    id="one-kafka",
+    marks=pytest.mark.soak,
+)
+ALL = [A_GUEST, A_HOST, A_KAFKA]
+
+
 @contextmanager
 def running(mixture: Mixture, directory: Path) -> Iterator[Cluster]:
     """The cluster; coordinators are first on the guest, then on a broker of the other kind."""
     settings = {"transaction.state.log.num.partitions": "1"}
     with Cluster(directory, mixture.kind, settings, guests=mixture.guests) as cluster:
         assert cluster.kinds[cluster.view(0).controller] == mixture.kind
+        found = json.loads(cluster.nodes.get("/headgate/feature")[0])
+        assert found["levels"] == {"group.version": 0, "transaction.version": 0}
         for topic in COORDINATORS:
             placed_topic(cluster.bootstrap, [mixture.order], {"cleanup.policy": "compact"}, topic)
             cluster.wait_for_topic(topic, 1)
@@ -86,7 +96,7 @@ def find(cluster: Cluster, broker_id: int, topics: Mapping[str, int]) -> None:
     until(are_led, "preferred leaders", LIMIT_S)
 
 
-@pytest.mark.parametrize("mixture", [A_GUEST, A_HOST])
+@pytest.mark.parametrize("mixture", ALL)
 def test_leads_and_a_group_move_between_both_kinds(
     mixture: Mixture, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
@@ -105,7 +115,7 @@ def test_leads_and_a_group_move_between_both_kinds(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("mixture", [A_GUEST, A_HOST])
+@pytest.mark.parametrize("mixture", ALL)
 def test_a_transactional_id_moves_between_both_kinds(mixture: Mixture, tmp_path: Path) -> None:
     guest, other, _ = mixture.order
     with running(mixture, tmp_path) as cluster:
@@ -140,7 +150,7 @@ def test_a_transactional_id_moves_between_both_kinds(mixture: Mixture, tmp_path:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("mixture", [A_GUEST, A_HOST])
+@pytest.mark.parametrize("mixture", ALL)
 def test_the_controller_moves_between_both_kinds(mixture: Mixture, tmp_path: Path) -> None:
     """Each controller creates and deletes a topic, and has every set shrink and grow again."""
     with running(mixture, tmp_path) as cluster:
@@ -183,7 +193,7 @@ def create_and_delete(cluster: Cluster) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("mixture", [A_GUEST, A_HOST])
+@pytest.mark.parametrize("mixture", ALL)
 def test_brokers_of_both_kinds_stop_and_start_in_turn(mixture: Mixture, tmp_path: Path) -> None:
     with running(mixture, tmp_path) as cluster:
         with Traffic(cluster, PLACEMENT) as traffic:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.controller.cluster_view import ListenerEndpoint, LiveBroker
+from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import Node
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
 from headgate.gateway.zookeeper.layout.tree import read_cluster
+from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, read_node
 from headgate.gateway.zookeeper.requests import children
 
@@ -39,6 +41,7 @@ class LiveBrokers:
 
     def refresh(self) -> Task[None]:
         """Read all registrations, and publish the brokers: a broker that was restarted has another epoch."""
+        processes = yield from children(self._session, OWNERS_PATH)  # a Headgate has its node before it registers
         names = yield from children(self._session, BROKER_IDS_PATH, self._watches.note)
         parts = yield from gather([read_node(self._session, f"{BROKER_IDS_PATH}/{name}") for name in names])
         tree = dict(ChainMap(*parts))
@@ -50,6 +53,18 @@ class LiveBrokers:
             for broker, epoch in self.epochs.items()
         }
         self._store.apply_brokers({**found.image.brokers, **own_node(self._config)})
+        self._check_features(set(names) - set(processes))
+
+    def _check_features(self, kafkas: Collection[str]) -> None:
+        """Log which features brokers of Apache Kafka lack, once for each set of such brokers."""
+        levels = features.levels(self._store.planned)
+        lacking = [f"--feature {name}=0" for name, level in levels.items() if level]
+        if kafkas and lacking:
+            self._nodes.unreadable.log_once(
+                f"features of {sorted(kafkas)}",
+                f"broker {', '.join(sorted(kafkas))} is of Apache Kafka, and cannot coordinate what clients do with a "
+                f"feature that is on; switch it off: kafka-features.sh downgrade {' '.join(lacking)}",
+            )
 
 
 def _live_broker(epoch: int, found: BrokerRegistration) -> LiveBroker:

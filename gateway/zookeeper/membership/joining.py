@@ -10,14 +10,21 @@ import logging
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headgate.gateway.metadata.features import HIGHEST
 from headgate.gateway.runtime.tasks import Task
-from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
-from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, ClusterId, Controller
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
+from headgate.gateway.zookeeper.layout.cluster import (
+    CLUSTER_ID_PATH,
+    CONTROLLER_PATH,
+    ClusterId,
+    Controller,
+    OwnFeatures,
+)
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, SessionOwner
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths
-from headgate.gateway.zookeeper.requests import Failed, ensure, get, multi
+from headgate.gateway.zookeeper.requests import Failed, children, ensure, exists, get, multi
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
@@ -68,6 +75,7 @@ def join(session: Session, member: JoiningBroker) -> Task[None]:
     found = yield from _read_nodes(session, member)
     earlier = _check(session, member, found)
     yield from ensure_paths(session)
+    yield from _note_features_of_kafka(session, member)
     yield from ensure(session, OWNERS_PATH)
     operations: list[Operation] = []
     if earlier is not None:
@@ -77,6 +85,20 @@ def join(session: Session, member: JoiningBroker) -> Task[None]:
         yield from commit(session, member, operations, "the node of this process")
     if earlier is not None:
         logger.info("the nodes of this broker's earlier process %d are replaced: it is gone", earlier.process)
+
+
+def _note_features_of_kafka(session: Session, member: JoiningBroker) -> Task[None]:
+    """Switch off what brokers of Apache Kafka do not have, before the first broker of Headgate joins them.
+
+    Later the levels stay as they are: groups and transactions may use them. Raises Overtaken, ZooKeeperRefusal, Lost.
+    """
+    registered = yield from children(session, BROKER_IDS_PATH)  # before the look for a Headgate, which registers last
+    is_first = (yield from exists(session, OWNERS_PATH)) is None
+    if registered and is_first and (yield from exists(session, OwnFeatures.path())) is None:
+        off = dict.fromkeys(HIGHEST, 0)
+        yield from commit(session, member, [Create(OwnFeatures.path(), OwnFeatures(off).encode())], "the features")
+        logger.info("the brokers of this cluster are of Apache Kafka; features that they lack are off: %s",
+                    ", ".join(off))  # fmt: skip
 
 
 def check(session: Session, member: JoiningBroker) -> Task[None]:

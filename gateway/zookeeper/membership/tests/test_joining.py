@@ -1,7 +1,11 @@
 """Who may join a cluster, and who is refused or waits; each refusal says whose the place is."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
+from headgate.gateway.zookeeper.layout.cluster import OwnFeatures
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken, commit, join
 from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
@@ -57,6 +61,32 @@ def test_a_new_cluster(sessions: TwoSessions) -> None:
     assert {"/brokers/topics", "/config/changes", "/admin/delete_topics", "/config/groups"} <= set(
         sessions.keeper.tree.nodes
     )
+
+
+def test_the_first_beside_kafka_switches_off_what_that_lacks(sessions: TwoSessions) -> None:
+    put_broker(sessions.keeper, sessions.other, 7)
+    sessions.join()
+    assert features(sessions) == {"group.version": 0, "transaction.version": 0}
+
+
+def test_a_level_that_was_set_stays_beside_kafka(sessions: TwoSessions) -> None:
+    put_broker(sessions.keeper, sessions.other, 7)
+    put(sessions.keeper, sessions.other, "/headgate/feature", OwnFeatures({"group.version": 1}).encode())
+    sessions.join()
+    assert features(sessions) == {"group.version": 1}
+
+
+def test_a_later_broker_beside_kafka_leaves_the_levels(sessions: TwoSessions) -> None:
+    sessions.join()
+    assert features(sessions) is None, "alone, it has the highest levels"
+    put_broker(sessions.keeper, sessions.other, 7)
+    finish(sessions.keeper, join(sessions.session, replace(MEMBER, node_id=1)))
+    assert features(sessions) is None
+
+
+def features(sessions: TwoSessions) -> Mapping[str, int] | None:
+    node = sessions.keeper.tree.nodes.get("/headgate/feature")
+    return None if node is None else OwnFeatures.decode(node.data).levels
 
 
 def test_joining_again_changes_nothing(sessions: TwoSessions) -> None:
