@@ -23,8 +23,8 @@ from headgate.gateway.network.addresses import Addresses
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.tests.member import connected, put, put_broker, put_controller
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import MovingPump, opener

@@ -11,8 +11,8 @@ from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import Node
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
+from headgate.gateway.zookeeper.layout.owner import OWNERS_PATH
 from headgate.gateway.zookeeper.layout.tree import read_cluster
-from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, read_node
 from headgate.gateway.zookeeper.requests import children
 

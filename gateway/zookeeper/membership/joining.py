@@ -1,4 +1,4 @@
-"""Joining a cluster: the checks that refuse it, and the node of this process (`owner.py`).
+"""Joining a cluster: the checks that refuse it, and the node of this process (`layout/owner.py`).
 
 The steps are the same at a start, for a new session, and for an interrupted session: they read the present nodes and
 create the missing ones. After `Lost` and `Overtaken` they run again. Nothing is written before all checks have passed.
@@ -21,8 +21,8 @@ from headgate.gateway.zookeeper.layout.cluster import (
     OwnFeatures,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.owner import OWNERS_PATH, SessionOwner
 from headgate.gateway.zookeeper.membership import refusals
-from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, SessionOwner
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths
 from headgate.gateway.zookeeper.requests import Failed, children, ensure, exists, get, multi
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session

@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.requests import Failed, Lost
 from headgate.storage.errors import StorageError
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, commit
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.requests import get
 from headgate.gateway.zookeeper.session import Check, Create, Operation, Session, Watch
 

@@ -18,12 +18,12 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Changes, Task, Tasks, as_task, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, ClusterId
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.controlled_shutdown import ControlledShutdown, StoppingReplicas
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_check import SessionCheck
 from headgate.gateway.zookeeper.membership.session_life import SessionLife

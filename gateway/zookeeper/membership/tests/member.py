@@ -7,8 +7,8 @@ from typing import TypeVar
 from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
 from headgate.gateway.zookeeper.layout.cluster import Controller
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.requests import ensure
 from headgate.gateway.zookeeper.session import Create
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from headgate.gateway.zookeeper.layout.cluster import OwnFeatures
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken, commit, join
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.tests.member import (
     MEMBER,

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.membership.owner import SessionOwner
+from headgate.gateway.zookeeper.layout.owner import SessionOwner
 
 OWNER = SessionOwner("h", 4711, 1_700_000_000_000, 18_000, "boot", {"a": "1:2", "b": "1:3"})
 
