@@ -269,7 +269,8 @@ class TransactionVerification:
         """Ask about the transaction, and append what is verified. Returns the appends that have not ended.
 
         The marker of the producer's last transaction may come between question and answer, and make the verification
-        void. In the new protocol, where epochs tell the transactions apart, the question is asked again.
+        void. In the new protocol, where epochs tell the transactions apart, the question is asked again: after
+        a slow answer by the client, which takes INVALID_TXN_STATE for the end of its producer.
         """
         retries = Retries(self._context.broker.clock)
         codes = yield from self._ask(retries)
@@ -277,7 +278,7 @@ class TransactionVerification:
             self._append(codes)
             if not self._unverified:
                 break
-            codes = self._codes(ErrorCode.INVALID_TXN_STATE)
+            codes = self._codes(ErrorCode.CONCURRENT_TRANSACTIONS if self._adds else ErrorCode.INVALID_TXN_STATE)
             if self._adds and (yield from retries.pause()):
                 codes = yield from self._ask(retries)
         self._context.broker.batcher.write_all()  # no later step of this turn writes what was staged

@@ -299,6 +299,18 @@ def test_in_the_new_protocol_the_marker_of_the_last_transaction_may_come_late(
     assert bench.partition().last_stable_offset == 2
 
 
+def test_a_marker_before_a_slow_answer_has_the_client_come_again(bench: Bench) -> None:
+    bench.send(NEW, (0, batch(0)))
+    bench.coordinator.is_held = True
+    bench.send(NEW, (0, batch(0, epoch=1)))
+    bench.end(is_commit=True, epoch=1)
+    bench.node.time.advance(RETRIES_END_MS)
+    bench.coordinator.answer(bench.node)
+    assert codes(bench.replies[0]) == [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)]
+    bench.coordinator.is_held = False
+    assert bench.send(NEW, (0, batch(0, epoch=1))) == [(0, 2)]
+
+
 @pytest.mark.parametrize("version, expected", [(11, (0, 0)), (12, (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1))])
 def test_an_unknown_producer_begins_at_sequence_0(bench: Bench, version: int, expected: tuple[int, int]) -> None:
     assert bench.send(version, (0, batch(5))) == [expected]
