@@ -22,7 +22,7 @@ class Endpoint(NamedTuple):
 def endpoints(context: HandlerContext) -> list[Endpoint]:
     """The live brokers that have the client's listener.
 
-    None before the topics are known, as in Kafka: stock clients ignore metadata without brokers, and ask again.
+    None before the topics are known, as in Kafka: most clients ignore metadata without brokers, and ask again.
     """
     if not context.broker.metadata.knows_topics:
         return []

@@ -23,7 +23,7 @@ from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, PartitionState, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import PAUSE, Outcome, Task, as_task, at_once_if_few, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Changes, Outcome, Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
@@ -41,6 +41,8 @@ Key: TypeAlias = tuple[str | None, bytes]
 
 CREATION_TIMEOUT_MS = 30_000
 """How long to wait for created topics: a client's default, as the request has no timeout."""
+KNOWN_WITHIN_MS = 5_000
+"""How long to wait for the topics after a start: a client without an answer asks another broker, but not at once."""
 
 
 def _is_lasting(response: MetadataResponse) -> bool:
@@ -100,6 +102,21 @@ def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 @handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting, in_steps=True)
 def metadata(request: MetadataRequest, context: HandlerContext) -> Outcome[MetadataResponse]:
     """Describe all topics, or the named ones; these may be created first."""
+    if not context.broker.metadata.knows_topics:
+        return _once_known(request, context)
+    return _describe(request, context)
+
+
+def _once_known(request: MetadataRequest, context: HandlerContext) -> Task[MetadataResponse]:
+    """Wait for the topics after a start: at a response without brokers, librdkafka forgets those that it knows."""
+    services = context.broker
+    changes = Changes([services.metadata.waiters], services.clock.monotonic_ms() + KNOWN_WITHIN_MS)
+    while not services.metadata.knows_topics and (yield changes) is not None:
+        pass
+    return (yield from value_of(_describe(request, context)))
+
+
+def _describe(request: MetadataRequest, context: HandlerContext) -> Outcome[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = list(context.broker.metadata.image.topics.values())
         description = _Description(request, context)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headgate.gateway.controller.cluster_view import ClusterView, ListenerEndpoint, LiveBroker
+from headgate.gateway.controller.orders import Sender, update_metadata
+from headgate.gateway.tests.builders import parked
 from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.store.metadata_store import ON_DEMAND_AGAIN_MS
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
@@ -35,6 +38,7 @@ def test_no_fragment_of_a_lost_cluster_is_written(two: TwoBrokers) -> None:
 
 
 TOPIC = "/brokers/topics/t"
+ADDRESS = {"PLAINTEXT": ListenerEndpoint("one", 9092)}
 
 
 def test_the_controller_finds_a_topic_that_was_created_on_demand(two: TwoBrokers) -> None:
@@ -94,6 +98,21 @@ def test_a_broker_creates_nothing_before_it_knows_the_topics(tmp_path: Path) -> 
     with pytest.raises(KafkaError, match="has not sent the topics") as refused:
         two.stores[1].create_on_demand("t", 1, 1)
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    two.stop()
+
+
+def test_metadata_waits_for_the_first_order_of_a_controller(tmp_path: Path) -> None:
+    two = TwoBrokers(tmp_path, is_linked=False)
+    controller, other = two.brokers
+    replies = parked(other, other.handle(MetadataRequest(topics=None), 12))
+    other.time.advance(100)
+    assert not replies
+    view = ClusterView(controller.services.metadata.image, {number: LiveBroker(-1, ADDRESS) for number in range(2)})
+    order = update_metadata(Sender(0, 9, "PLAINTEXT"), 1, None, view, 8)
+    assert order is not None
+    other.handle(order, 8)
+    other.time.advance()
+    assert [broker.node_id for broker in replies[0].brokers] == [0, 1]
     two.stop()
 
 

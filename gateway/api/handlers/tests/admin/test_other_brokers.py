@@ -6,11 +6,12 @@ import pytest
 
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.handlers.metadata import KNOWN_WITHIN_MS
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.metadata.image import Node, PartitionState
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.tests.builders import HandlerBroker, refusal
+from headgate.gateway.tests.builders import HandlerBroker, parked, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -156,21 +157,38 @@ def test_a_group_waits_for_all_partitions_of_its_topic(node: HandlerBroker) -> N
     assert refusal(node, request, 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_before_the_topics_are_known_clients_get_no_brokers(
-    node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stock clients ignore such metadata and ask again. UNKNOWN_TOPIC_OR_PARTITION would end topics that exist."""
+@pytest.fixture
+def ignorant(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> HandlerBroker:
+    """The broker has just started, and waits for the topics of the cluster."""
     monkeypatch.setattr(MetadataStore, "knows_topics", False)
     metadata = node.services.metadata
     metadata.image = metadata.image._replace(topics={}, topic_names={})
     node.services.groups.follow(metadata.image, metadata.image, {"__consumer_offsets"})
-    everything = node.ask(MetadataRequest(topics=None), 12)
+    return node
+
+
+def test_clients_wait_until_the_topics_are_known(ignorant: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response without brokers would have librdkafka forget all brokers that it knows."""
+    replies = parked(ignorant, ignorant.handle(MetadataRequest(topics=None), 12))
+    ignorant.time.advance(KNOWN_WITHIN_MS - 1)
+    assert not replies
+    monkeypatch.setattr(MetadataStore, "knows_topics", True)
+    ignorant.services.tasks.touch(ignorant.services.metadata.waiters)
+    ignorant.time.advance()
+    assert [broker.node_id for broker in replies[0].brokers] == [0, 1]
+
+
+def test_clients_get_no_brokers_if_the_topics_stay_unknown(ignorant: HandlerBroker) -> None:
+    """Most clients ignore such metadata and ask again. UNKNOWN_TOPIC_OR_PARTITION would end topics that exist."""
+    named = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    replies = [parked(ignorant, ignorant.handle(request, 12)) for request in (MetadataRequest(topics=None), named)]
+    ignorant.time.advance(KNOWN_WITHIN_MS)
+    (everything,), (of_one,) = replies
     assert (everything.brokers, everything.topics) == ([], [])
     is_lasting = load()[MetadataRequest.api_key].ranges[0].is_lasting
     assert is_lasting is not None
     assert not is_lasting(everything)
-    named = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-    assert [row.error_code for row in node.ask(named, 12).topics] == [LEADERLESS]
-    assert node.ask(DescribeClusterRequest(), 1).brokers == []
-    assert refusal(node, FindCoordinatorRequest(key="g"), 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert not metadata.planned.topics
+    assert [row.error_code for row in of_one.topics] == [LEADERLESS]
+    assert ignorant.ask(DescribeClusterRequest(), 1).brokers == []
+    assert refusal(ignorant, FindCoordinatorRequest(key="g"), 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not ignorant.services.metadata.planned.topics
