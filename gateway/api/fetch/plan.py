@@ -268,12 +268,14 @@ class FetchPlan:
         """In a session: plan and count the partitions that became dirty. None: one has to be read from its disk."""
         self.reader.is_urgent = False
         rows: FetchRows = []
-        for item in marked:
+        for number, item in enumerate(marked):
             try:
                 rows.append(self._look_at(item, turn))
             except WouldBlock as cold:
                 self._note_cold(cold)
-                item.mark()
+                release_all(rows)
+                for unread in marked[number:]:
+                    unread.mark()
                 return None
         return rows
 

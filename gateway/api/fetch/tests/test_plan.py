@@ -108,6 +108,18 @@ def test_a_parked_incremental_fetch_counts_over_partitions(node: HandlerBroker) 
     assert sizes(answers[0]) == [2 * size, size]
 
 
+def test_a_partition_marked_behind_a_cold_one_is_read_too(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    session_id = opened(node, 2)
+    answers = parked_fetch(node, go_on(session_id, 1, max_wait_ms=500))
+    threads = let_cool(node, monkeypatch)
+    for index in range(2):
+        append(node, "t", b"b", index=index)
+    node.time.advance()
+    threads.run_all()
+    node.time.advance()
+    assert told(answers[0]) == [0, 1]
+
+
 def test_retention_is_told_by_an_incremental_fetch(node: HandlerBroker) -> None:
     session_id = opened(node, 2)
     replica = node.services.partitions.get("t", 1)
