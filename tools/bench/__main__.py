@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,12 @@ from headgate.tools.bench.measuring.brokers import (
     KafkaLauncher,
     Launcher,
     java_command,
+)
+from headgate.tools.bench.measuring.cluster import (
+    ClusterLauncher,
+    HeadgateClusterLauncher,
+    KafkaClusterLauncher,
+    ZooKeeperKafkaClusterLauncher,
 )
 from headgate.tools.bench.measuring.zookeeper import ZOOKEEPER_JARS, ZooKeeperServer
 from headgate.tools.bench.report import (
@@ -37,11 +43,13 @@ from headgate.tools.bench.report import (
     verdict,
 )
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS, NEEDS_ZOOKEEPER
+from headgate.tools.bench.rows.cluster.faults import BESIDE_ZOOKEEPER_KAFKA
+from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, CLUSTERS, CONVERSIONS, NEEDS_ZOOKEEPER
 from headgate.tools.bench.run import QUICK, Bench, Settings
 
 BUILD = Path("build/bench")
 NEWEST_JARS, CONVERTING_JARS = Path("build/jars/broker"), Path("build/jars/broker39")
+"""Kafka 4.1, and Kafka 3.9: the last that converts, and the last with ZooKeeper."""
 CONVERSION = "conversion"
 """The name of all conversion rows; without other rows they run against Apache Kafka 3.9, the last that converts."""
 
@@ -100,6 +108,22 @@ def launchers_of(options: argparse.Namespace, zookeeper: str) -> list[Launcher]:
     return launchers
 
 
+def clusters_of(options: argparse.Namespace, rows: Sequence[str]) -> Mapping[str, Sequence[ClusterLauncher]]:
+    """The launchers for each of the rows that has clusters of three brokers."""
+    found: dict[str, Sequence[ClusterLauncher]] = {}
+    for name in filter(CLUSTERS.__contains__, rows):
+        launchers: list[ClusterLauncher] = []
+        if options.only != KAFKA:
+            launchers.append(HeadgateClusterLauncher(options.headgate))
+        if options.only != HEADGATE:
+            is_old = name in BESIDE_ZOOKEEPER_KAFKA
+            launchers.append(
+                ZooKeeperKafkaClusterLauncher(CONVERTING_JARS) if is_old else KafkaClusterLauncher(options.jars)
+            )
+        found[name] = launchers
+    return found
+
+
 def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     if not (options.zookeeper or NEEDS_ZOOKEEPER.intersection(settings.rows)):
@@ -119,7 +143,8 @@ def measure(options: argparse.Namespace, settings: Settings, zookeeper: str) -> 
     journal = Journal(BUILD / time.strftime("%Y%m%d-%H%M%S.json"))
     progress = Progress(settings.steps([launcher.name for launcher in launchers]))
     try:
-        Bench(settings, launchers, BUILD.resolve(), journal, progress, java_command(options.jars)).run()
+        java, clusters = java_command(options.jars), clusters_of(options, settings.rows)
+        Bench(settings, launchers, BUILD.resolve(), journal, progress, java, clusters).run()
     finally:
         progress.end()
         print(table(journal.lines))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA, Broker, Launcher
+from headgate.tools.bench.measuring.cluster import ClusterLauncher
 from headgate.tools.bench.measuring.figures import Figure, Sample
 from headgate.tools.bench.measuring.gauge import Conditions, count_comparable, running_gauge, select_comparable
 from headgate.tools.bench.measuring.generator import PROGRAMS, compile_program
@@ -23,9 +24,11 @@ from headgate.tools.bench.measuring.machine import (
     own_cpu_seconds,
     process_cpu_seconds,
 )
-from headgate.tools.bench.measuring.target import Target, resident_megabytes
+from headgate.tools.bench.measuring.target import ClusterTarget, Target, resident_megabytes
 from headgate.tools.bench.report import Journal, Line, Progress, Turns
 from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.rows.cluster.faults import FAULTS, measure_faults
+from headgate.tools.bench.rows.cluster.replicated import WARM_UP_ROW, IdlePartitionsRow
 from headgate.tools.bench.rows.compaction import COMPACTIONS, measure_compactions
 from headgate.tools.bench.rows.compaction import FIGURES as COMPACTION_FIGURES
 from headgate.tools.bench.rows.compiled import measure_messages, message_lines
@@ -40,6 +43,7 @@ from headgate.tools.bench.rows.table import (
     IDLE_CONNECTIONS,
     MEMORY,
     MESSAGES,
+    REPLICATED,
     ROWS,
     START,
     TRANSACTION_LOAD,
@@ -87,9 +91,9 @@ class Settings:
 
     def steps(self, brokers: Sequence[str]) -> int:
         """The number of measurements and warm-ups for the progress bar, without repeated turns."""
-        loads = [ROWS[name] for name in self.rows if name in ROWS]
+        loads = [(ROWS | REPLICATED)[name] for name in self.rows if name in ROWS or name in REPLICATED]
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
-        alone = (START, *LOADS, *RESTARTS, *COMPACTIONS)
+        alone = (START, *LOADS, *RESTARTS, *COMPACTIONS, *FAULTS)
         each += sum(name in self.rows for name in alone) * self.repetitions
         each += IDLE_CONNECTIONS in self.rows
         warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
@@ -127,6 +131,8 @@ class Bench:
     journal: Journal
     progress: Progress
     java: Sequence[str] = ()
+    clusters: Mapping[str, Sequence[ClusterLauncher]] = field(default_factory=dict)
+    """The launchers of clusters for each row of clusters."""
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def run(self) -> None:
@@ -150,6 +156,12 @@ class Bench:
             for name in filter(self.settings.rows.__contains__, COMPACTIONS):
                 compactions = measure_compactions(COMPACTIONS[name], launchers, directory / name, self.build, turns)
                 self._measure_alone(name, compactions, COMPACTION_FIGURES)
+            for name in filter(self.settings.rows.__contains__, FAULTS):
+                fault = FAULTS[name].quick() if self.settings.is_quick else FAULTS[name]
+                faults = measure_faults(fault, self.clusters[name], directory / name, self.build, turns)
+                self._measure_alone(name, faults, fault.figures())
+            if replicated := [name for name in self.settings.rows if name in REPLICATED]:
+                self._measure_replicated(replicated, directory / "replicated")
             if MEMORY in self.settings.rows or self._loads():
                 self._measure_loads(directory)
 
@@ -190,7 +202,7 @@ class Bench:
     ) -> None:
         """Take the results as (broker, number of the turn, result). Each broker is alone on the machine."""
         series: dict[str, list[R]] = {launcher.name: [] for launcher in self.launchers}
-        for program in ("load", "transactions"):
+        for program in ("load", "transactions", "bystander"):
             compile_program(program, self.build)
         before, own = machine_time(), own_cpu_seconds()
         try:
@@ -231,13 +243,35 @@ class Bench:
         if self._loads():
             self._warm_up_jvm(targets)
         for name in self._loads():
-            row = ROWS[name].at_version_of([target.versions for target in targets])
-            try:
-                self._measure_row(row, targets)
-            except (BenchError, OSError) as error:
-                self.journal.failure(name, str(error))  # go on: the other rows still have figures
+            self._try_row(ROWS[name].at_version_of([target.versions for target in targets]), targets)
         if MEMORY in self.settings.rows:
             self._measure_memory(_AFTER_LOAD, brokers)
+
+    def _measure_replicated(self, names: Sequence[str], directory: Path) -> None:
+        """Rows without faults, on two clusters that both run from the first row to the last."""
+        for program in PROGRAMS:
+            compile_program(program, self.build)
+        with ExitStack() as stack:
+            launchers = self.clusters[names[0]]
+            clusters = [stack.enter_context(launcher.running(directory / launcher.name)) for launcher in launchers]
+            gauge = stack.enter_context(running_gauge(self.build))
+            targets = [ClusterTarget.of(cluster, self.build, directory, gauge) for cluster in clusters]
+            for target in targets:
+                if target.name == KAFKA:
+                    used = _use_cpu(WARM_UP_ROW, target, self.settings.jvm_cpu_seconds)
+                    self.progress.step(f"JVMs warm after {used:.0f} CPU s of {WARM_UP_ROW.name}")
+            for name in names:
+                row = REPLICATED[name]
+                if isinstance(row, IdlePartitionsRow) and self.settings.is_quick:
+                    row = row.quick()
+                self._try_row(row, targets)
+
+    def _try_row(self, row: Row, targets: Sequence[Target]) -> None:
+        """Measure a row; after a failure the other rows still have figures."""
+        try:
+            self._measure_row(row, targets)
+        except (BenchError, OSError) as error:
+            self.journal.failure(row.name, str(error))
 
     def _started(self, launcher: Launcher, directory: Path) -> Broker:
         broker = launcher.start(directory / launcher.name)

@@ -10,6 +10,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,9 @@ _STOP_WITHIN_SECONDS = 20.0
 _POLL_SECONDS = 0.002
 
 # The JVM flags of Kafka's own kafka-server-start.sh; nothing else is tuned.
-_JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
-_JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
-_JVM_FLAGS += ["-Djava.awt.headless=true"]
+JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
+JVM_FLAGS += ["-Djava.awt.headless=true"]
 
 # The last two settings shorten the delay of deletion (by default 60 s, and 30 s after the start). The next repetition
 # waits until the files of the last one are deleted, so that no measurement pays for the deletion.
@@ -47,7 +48,7 @@ log.initial.task.delay.ms=500
 """
 
 # For both brokers: by default each new classic group waits for 3 s, in which there is nothing to measure.
-_SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SHARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def free_port() -> int:
@@ -94,6 +95,17 @@ def java_command(jars: Path) -> list[str]:
     return [java, "-cp", str(jars.resolve() / "*")] if java and list(jars.glob("kafka_2.13-*.jar")) else []
 
 
+def kafka_command(jars: Path) -> list[str]:
+    """The same. Raises BenchError without Java or without Kafka."""
+    command = java_command(jars)
+    if not command:
+        raise BenchError(
+            f"no java on the path, or no Kafka in {jars}; install a JRE 17 or newer and run `make jars`, "
+            "or measure with --only headgate"
+        )
+    return command
+
+
 class Launcher(ABC):
     """Starts one kind of broker, in a fresh directory or in the directory of a stopped one."""
 
@@ -115,18 +127,35 @@ class Launcher(ABC):
     def _launch(self, directory: Path, data: Path, within_seconds: float = _START_WITHIN_SECONDS) -> Broker:
         port = free_port()
         command = self.command(directory, data, port)
-        environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-        with (directory / "output.log").open("ab") as output:
-            started = time.perf_counter()
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
-        broker = Broker(self.name, process, port, data)
+        started = time.perf_counter()
+        broker = run_broker(self.name, command, data, port)
         try:
-            _wait_for_metadata(broker, within_seconds)
+            wait_for_brokers(broker, 1, within_seconds)
         except BaseException:
             broker.stop()
             raise
         broker.start_seconds = time.perf_counter() - started
         return broker
+
+
+def run_broker(name: str, command: Sequence[str], data: Path, port: int) -> Broker:
+    """The process of a broker, which may not serve yet."""
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    with (data.parent / "output.log").open("ab") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
+    return Broker(name, process, port, data)
+
+
+def headgate_program(program: Path | None) -> str:
+    """The installed command, or that of another tree. Raises BenchError where there is none."""
+    beside_python = Path(sys.executable).parent / "headgate"
+    found = str(program.resolve() if program else beside_python if beside_python.exists() else shutil.which("headgate"))
+    if not os.access(found, os.X_OK):
+        raise BenchError(
+            f"there is no program {found} to measure: run `make serve` once, or name one of another tree with "
+            "HEADGATE, or measure with --only kafka"
+        )
+    return found
 
 
 class HeadgateLauncher(Launcher):
@@ -139,26 +168,14 @@ class HeadgateLauncher(Launcher):
 
     def __init__(self, program: Path | None = None, zookeeper: str = "") -> None:
         self.zookeeper, self._chroot = zookeeper, ""
-        self.program = str(program.resolve()) if program else self._installed()
-        if not os.access(self.program, os.X_OK):
-            raise BenchError(f"there is no program {self.program} to measure; HEADGATE names one of another tree")
-
-    @staticmethod
-    def _installed() -> str:
-        beside_python = Path(sys.executable).parent / "headgate"
-        program = str(beside_python) if beside_python.exists() else shutil.which("headgate")
-        if program is None:
-            raise BenchError(
-                "the command headgate is not installed; run `make serve` once, or measure with --only kafka"
-            )
-        return program
+        self.program = headgate_program(program)
 
     def start(self, directory: Path) -> Broker:
         self._chroot = f"/{uuid.uuid4()}"
         return super().start(directory)
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
-        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **_SHARED_SETTINGS}
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **SHARED_SETTINGS}
         settings["log.segment.delete.delay.ms"] = "100"  # the same for Kafka
         if self.zookeeper:
             settings["zookeeper.connect"] = self.zookeeper + self._chroot
@@ -177,16 +194,11 @@ class KafkaLauncher(Launcher):
     def __init__(self, jars: Path) -> None:
         self.formatted: dict[str, bytes] = {}
         """The files of a formatted directory by name; every start copies them."""
-        self.java = java_command(jars)
-        if not self.java:
-            raise BenchError(
-                f"no java on the path, or no Kafka in {jars}; install a JRE 17 or newer and run `make jars`, "
-                "or measure with --only headgate"
-            )
+        self.java = kafka_command(jars)
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         properties = directory / "server.properties"
-        shared = "".join(f"{name}={value}\n" for name, value in _SHARED_SETTINGS.items())
+        shared = "".join(f"{name}={value}\n" for name, value in SHARED_SETTINGS.items())
         own = _KRAFT_PROPERTIES.format(port=port, controller_port=free_port(), data=data)
         properties.write_text(own + shared)
         if not self.formatted:
@@ -195,29 +207,40 @@ class KafkaLauncher(Launcher):
         for name, content in self.formatted.items():
             if not (data / name).exists():
                 (data / name).write_bytes(content)
-        return [self.java[0], *_JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
+        return [self.java[0], *JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
 
     def _format(self, properties: Path) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # With "=", an id that begins with a dash is not taken for an option
-        format_command = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
-        done = subprocess.run([*self.java, *format_command], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BenchError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
+        format_storage(self.java, properties, new_cluster_id())
 
 
-def _wait_for_metadata(broker: Broker, within_seconds: float) -> None:
+def new_cluster_id() -> str:
+    return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def format_storage(java: Sequence[str], properties: Path, cluster_id: str) -> None:
+    """Format the directories of a KRaft node. Raises BenchError."""
+    # With "=", an id that begins with a dash is not taken for an option
+    format_command = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
+    done = subprocess.run([*java, *format_command], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
+
+
+def wait_for_brokers(broker: Broker, count: int, within_seconds: float) -> None:
+    """Wait until the broker's Metadata names `count` brokers. Raises BenchError."""
     deadline = time.monotonic() + within_seconds
     while True:
         try:
-            if broker.client.metadata([]).brokers:
+            if len(broker.client.metadata([]).brokers) >= count:
                 return
         except OSError:
             pass
         if broker.process.poll() is not None:
             raise BenchError(f"{broker.name} ended with {broker.process.returncode}: {_tail(broker.log)}")
         if time.monotonic() > deadline:
-            raise BenchError(f"{broker.name} answers no Metadata after {within_seconds:g} s: {_tail(broker.log)}")
+            raise BenchError(
+                f"{broker.name} names no {count} brokers in Metadata after {within_seconds:g} s: {_tail(broker.log)}"
+            )
         time.sleep(_POLL_SECONDS)
 
 

@@ -33,6 +33,8 @@ class Sample:
     transaction_p50_us: float = 0.0
     transaction_p99_us: float = 0.0
     """The latencies of whole transactions; `p50_us` and `p99_us` are those of their commits."""
+    zookeeper_cpu_seconds: float = 0.0
+    """The CPU time of a ZooKeeper that serves the measured cluster alone, not part of the servers'."""
 
 
 @dataclass(frozen=True, slots=True)

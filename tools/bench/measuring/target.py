@@ -1,4 +1,4 @@
-"""A target: one broker under measurement, with its topics and samples."""
+"""A target: one broker, or a cluster, under measurement, with its topics and samples."""
 
 import itertools
 import os
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from headgate.tools.bench.measuring import machine
 from headgate.tools.bench.measuring.brokers import Broker
+from headgate.tools.bench.measuring.cluster import Cluster
 from headgate.tools.bench.measuring.figures import Sample
 from headgate.tools.bench.measuring.gauge import Gauge, mean_microseconds
 from headgate.tools.bench.measuring.generator import GeneratorRun, LoadResult, run_load
@@ -77,12 +78,7 @@ class Target:
         self.wait_until_gone(topic.name)
 
     def wait_until_gone(self, name: str, within_seconds: float = _GONE_WITHIN_SECONDS) -> None:
-        """Wait until a deleted topic has no files; a partition's directory keeps its prefix <topic>- while deleted."""
-        deadline = time.monotonic() + within_seconds
-        while left := list(self.broker.data.glob(f"{name}-*")):
-            if time.monotonic() > deadline:
-                raise BenchError(f"{self.name} deleted {name} but {left[0]} is still there after {within_seconds:g} s")
-            time.sleep(0.02)
+        wait_until_gone(self.broker, name, within_seconds)
 
     def touch_pages(self, size: int) -> None:
         """Back pages before a load that writes `size` bytes, so that the broker pays for no fault of the host."""
@@ -119,15 +115,71 @@ class Target:
         return _sample(result, before, self._clocks(machine.own_cpu_seconds()))
 
     def _clocks(self, client_seconds: float) -> "_Clocks":
-        server_seconds = machine.process_cpu_seconds(self.broker.process.pid)
         gauge = self.gauge.read() if self.gauge else []
-        return _Clocks(server_seconds, client_seconds, machine.machine_time(), gauge)
+        servers = self.server_cpu_seconds(), self.zookeeper_cpu_seconds()
+        return _Clocks(*servers, client_seconds, machine.machine_time(), gauge)
+
+    def server_cpu_seconds(self) -> float:
+        return machine.process_cpu_seconds(self.broker.process.pid)
+
+    def zookeeper_cpu_seconds(self) -> float:
+        """Of a ZooKeeper that serves this target alone."""
+        return 0.0
+
+
+@dataclass(slots=True)
+class ClusterTarget(Target):
+    """Three brokers; `broker` is the one that leads the first partition of the newest topic.
+
+    The CPU time is the sum of all brokers, with the ZooKeeper's apart.
+    """
+
+    cluster: Cluster = field(kw_only=True)
+
+    @classmethod
+    def of(cls, cluster: Cluster, generators: Path, scratch: Path, gauge: Gauge | None = None) -> "ClusterTarget":
+        broker = next(iter(cluster.brokers.values()))
+        return cls(broker, generators, scratch, broker.client.versions(), gauge=gauge, cluster=cluster)
+
+    def new_topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
+        number = next(self._numbers)
+        name = f"bench-{os.getpid()}-{number}"
+        self.cluster.create_topic(name, partitions, configs or {}, first=number)
+        self.broker = self.cluster.brokers[self.cluster.replicas_of(number)[0]]
+        return Topic(name, bytes(16), partitions)
+
+    @contextmanager
+    def topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> Iterator[Topic]:
+        topic = self.new_topic(partitions, configs)
+        yield topic
+        self.cluster.at_controller().delete_topic(topic.name)
+        self.wait_until_gone(topic.name)
+
+    def wait_until_gone(self, name: str, within_seconds: float = _GONE_WITHIN_SECONDS) -> None:
+        for broker in self.cluster.brokers.values():
+            wait_until_gone(broker, name, within_seconds)
+
+    def server_cpu_seconds(self) -> float:
+        return self.cluster.cpu_seconds()
+
+    def zookeeper_cpu_seconds(self) -> float:
+        return self.cluster.zookeeper_cpu_seconds()
+
+
+def wait_until_gone(broker: Broker, name: str, within_seconds: float) -> None:
+    """Wait until a deleted topic has no files; a partition's directory keeps its prefix <topic>- while deleted."""
+    deadline = time.monotonic() + within_seconds
+    while left := list(broker.data.glob(f"{name}-*")):
+        if time.monotonic() > deadline:
+            raise BenchError(f"{broker.name} deleted {name} but {left[0]} is still there after {within_seconds:g} s")
+        time.sleep(0.02)
 
 
 class _Clocks(NamedTuple):
     """CPU seconds until now, and the gauge's durations since the last reading."""
 
     server: float
+    zookeeper: float
     client: float
     machine: machine.MachineTime
     gauge_ns: list[list[int]]
@@ -135,13 +187,15 @@ class _Clocks(NamedTuple):
 
 def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
     server, client = after.server - before.server, after.client - before.client
+    zookeeper = after.zookeeper - before.zookeeper
     return Sample(
         requests=result.requests,
         record_bytes=result.record_bytes,
         seconds=result.seconds,
         server_cpu_seconds=server,
         client_cpu_seconds=client,
-        others_share=machine.others_share(after.machine.since(before.machine), server + client),
+        zookeeper_cpu_seconds=zookeeper,
+        others_share=machine.others_share(after.machine.since(before.machine), server + zookeeper + client),
         p50_us=result.p50_us,
         p99_us=result.p99_us,
         mean_us=result.mean_us,

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from headgate.tools.bench.measuring.brokers import free_port
+from headgate.tools.bench.measuring.machine import process_cpu_seconds
 from headgate.tools.bench.requests.client import BenchError
 
 ZOOKEEPER_JARS = Path("build/jars/zookeeper")
@@ -34,20 +35,23 @@ class ZooKeeperServer:
         self._jars = jars.resolve()
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self.port = 0
 
     @property
     def address(self) -> str:
         """host:port."""
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_seconds(self) -> float:
+        return process_cpu_seconds(self._process.pid) if self._process else 0.0
 
     def start(self) -> None:
         """Start the server, and wait until it answers. Raises BenchError."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        self._port = free_port()
+        self.port = free_port()
         configuration, output = self._directory / "zoo.cfg", self._directory / "output.log"
-        configuration.write_text(_CONFIGURATION.format(data=self._directory / "data", port=self._port))
+        configuration.write_text(_CONFIGURATION.format(data=self._directory / "data", port=self.port))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [self._java, "-Xmx256m", "-cp", str(self._jars / "*"), main, str(configuration)]
         with output.open("ab") as log:
@@ -70,7 +74,7 @@ class ZooKeeperServer:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"srvr")
                 return connection.recv(100).startswith(b"Zookeeper version")
         except OSError:

@@ -64,11 +64,13 @@ class Reader:
 
 
 class PartitionState(NamedTuple):
-    """A partition in an answer to Metadata."""
+    """A partition in an answer to Metadata. `replicas` and `in_sync`: ids of brokers, the preferred leader first."""
 
     error: int
     number: int
     leader: int
+    replicas: tuple[int, ...] = ()
+    in_sync: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -85,9 +87,10 @@ class TopicState:
 
 
 class ClusterState(NamedTuple):
-    """An answer to Metadata. `brokers`: their ids."""
+    """An answer to Metadata. `brokers`: their ids; `controller`: an id, -1 if there is none."""
 
     brokers: list[int]
+    controller: int
     topics: list[TopicState]
 
 
@@ -120,15 +123,19 @@ class Client:
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> bytes:
         """Create a topic and wait until every partition has a leader. Returns the topic id, zero from old brokers."""
-        reader = self.call(frames.create_topic(name, partitions, configs=configs))
-        reader.number("i")  # throttle time
-        reader.count()
-        reader.string()
-        error, message = reader.number("h"), reader.string()
-        _check(error, f"CreateTopics of {name} ({message})")
+        self.begin_topic(frames.create_topic(name, partitions, configs=configs))
         highest = self.versions().get(frames.METADATA, (0, 0))[1]
         version = METADATA_WITH_IDS if highest >= METADATA_WITH_IDS else METADATA_OF_ANY_BROKER
         return self._wait_for_leaders(name, partitions, version)
+
+    def begin_topic(self, request: frames.RequestWriter, timeout_seconds: float = 30.0) -> None:
+        """Create the topic of a CreateTopics request v4, and wait for nothing else."""
+        reader = self.call(request, timeout_seconds)
+        reader.number("i")  # throttle time
+        reader.count()
+        name = reader.string()
+        error, message = reader.number("h"), reader.string()
+        _check(error, f"CreateTopics of {name} ({message})")
 
     def _wait_for_leaders(self, name: str, partitions: int, version: int) -> bytes:
         """Wait until every leader answers: Kafka publishes leaders in Metadata before the partitions are ready."""
@@ -179,12 +186,12 @@ def read_metadata(reader: Reader, version: int) -> ClusterState:
     brokers = [_read_broker(reader) for _ in range(reader.count())]
     if modern:
         reader.string()  # cluster id
-    reader.number("i")  # controller
+    controller = reader.number("i")
     topics = [_read_topic(reader, modern) for _ in range(reader.count())]
     if modern:
         reader.number("i")  # authorized operations
     reader.tags()
-    return ClusterState(brokers, topics)
+    return ClusterState(brokers, controller, topics)
 
 
 def _read_broker(reader: Reader) -> int:
@@ -207,13 +214,18 @@ def _read_topic(reader: Reader, modern: bool) -> TopicState:
 
 
 def _read_partition(reader: Reader, modern: bool) -> PartitionState:
-    state = PartitionState(reader.number("h"), reader.number("i"), reader.number("i"))
+    error, number, leader = reader.number("h"), reader.number("i"), reader.number("i")
     if modern:
         reader.number("i")  # leader epoch
-    for _list in range(3 if modern else 2):  # replicas, in-sync replicas, offline replicas
-        reader.raw(4 * reader.count())
+    state = PartitionState(error, number, leader, _read_ids(reader), _read_ids(reader))
+    if modern:
+        _read_ids(reader)  # offline replicas
     reader.tags()
     return state
+
+
+def _read_ids(reader: Reader) -> tuple[int, ...]:
+    return tuple(reader.number("i") for _ in range(reader.count()))
 
 
 def exchange(connection: socket.socket, request: frames.RequestWriter) -> bytes:

@@ -21,7 +21,8 @@ import crc32c
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = range(8, 15)
 INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_TRANSACTIONS, CONSUMER_GROUP_HEARTBEAT = 32, 44, 65, 68
+DESCRIBE_CONFIGS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 32, 43, 44
+DESCRIBE_TRANSACTIONS, CONSUMER_GROUP_HEARTBEAT = 65, 68
 FLEXIBLE_SINCE = {
     PRODUCE: 9,
     FETCH: 12,
@@ -43,6 +44,7 @@ FLEXIBLE_SINCE = {
     END_TXN: 3,
     TXN_OFFSET_COMMIT: 3,
     DESCRIBE_CONFIGS: 4,
+    ELECT_LEADERS: 2,
     INCREMENTAL_ALTER_CONFIGS: 1,
     DESCRIBE_TRANSACTIONS: 0,
     CONSUMER_GROUP_HEARTBEAT: 0,
@@ -212,17 +214,29 @@ def metadata(version: int, topics: list[str] | None) -> RequestWriter:
 
 
 def create_topic(
-    name: str, partitions: int, timeout_ms: int = 30_000, configs: Mapping[str, str] | None = None
+    name: str,
+    partitions: int,
+    timeout_ms: int = 30_000,
+    configs: Mapping[str, str] | None = None,
+    assignments: Sequence[Sequence[int]] = (),
 ) -> RequestWriter:
-    """CreateTopics v4, replication factor 1, the broker's default configuration but for `configs`."""
+    """CreateTopics v4, the broker's default configuration but for `configs`.
+
+    `assignments`: the replicas of each partition by broker, in place of `partitions` with one replica each.
+    """
     writer = RequestWriter(CREATE_TOPICS, 4)
 
     def write_topic(topic: str) -> None:
         writer.string(topic)
-        writer.int32(partitions)
-        writer.int16(1)
-        writer.int32(0)  # no manual assignments
+        writer.int32(-1 if assignments else partitions)
+        writer.int16(-1 if assignments else 1)
+        writer.array(enumerate(assignments), write_assignment)
         writer.array(configs or (), write_config)
+
+    def write_assignment(numbered: tuple[int, Sequence[int]]) -> None:
+        partition, replicas = numbered
+        writer.int32(partition)
+        writer.array(replicas, writer.int32)
 
     def write_config(config: str) -> None:
         writer.string(config)
@@ -231,6 +245,20 @@ def create_topic(
     writer.array([name], write_topic)
     writer.int32(timeout_ms)
     writer.int8(0)
+    return writer
+
+
+def elect_preferred_leaders(topic: str, partitions: int, timeout_ms: int = 30_000) -> RequestWriter:
+    """ElectLeaders v1: every partition of the topic back to the first of its replicas."""
+    writer = RequestWriter(ELECT_LEADERS, 1)
+    writer.int8(0)  # preferred
+
+    def write_topic(name: str) -> None:
+        writer.string(name)
+        writer.array(range(partitions), writer.int32)
+
+    writer.array([topic], write_topic)
+    writer.int32(timeout_ms)
     return writer
 
 
@@ -280,20 +308,37 @@ def produce(
     version: int, topic: str, partition: int, records: bytes, topic_id: bytes = bytes(16), acks: int = 1
 ) -> RequestWriter:
     """Produce 0 to 13 for one partition."""
+    return produce_each(version, topic, [partition], records, topic_id, acks)
+
+
+def produce_each(
+    version: int,
+    topic: str,
+    partitions: Iterable[int],
+    records: bytes,
+    topic_id: bytes = bytes(16),
+    acks: int = 1,
+    timeout_ms: int = 30_000,
+) -> RequestWriter:
+    """Produce 0 to 13 of the same records for each of these partitions of a topic."""
     writer = RequestWriter(PRODUCE, version)
     if version >= 3:
         writer.string(None)  # transactional id
     writer.int16(acks)
-    writer.int32(30_000)
+    writer.int32(timeout_ms)
     writer.length(1, "i")
     if version >= 13:
         writer.raw(topic_id)
     else:
         writer.string(topic)
-    writer.length(1, "i")
-    writer.int32(partition)
-    writer.blob(records)
-    for _ in ("partition", "topic", "request"):
+
+    def write_partition(partition: int) -> None:
+        writer.int32(partition)
+        writer.blob(records)
+        writer.tags()
+
+    writer.array(partitions, write_partition)
+    for _ in ("topic", "request"):
         writer.tags()
     return writer
 

@@ -111,6 +111,8 @@ class ProduceRow(Row):
     """
 
     batch: BatchShape = BATCH_16K
+    replicas: int = 1
+    """The number of brokers that write each record."""
 
     api = frames.PRODUCE
 
@@ -124,9 +126,10 @@ class ProduceRow(Row):
                 nonlocal topic, written, bytes_per_second
                 if topic is None:
                     topic, written = kept.enter_context(self.topic(target)), 0
-                target.touch_pages(int(min(write_disk_budget(), _TOUCHED_AHEAD * seconds * bytes_per_second)))
+                ahead = _TOUCHED_AHEAD * seconds * bytes_per_second * self.replicas
+                target.touch_pages(int(min(write_disk_budget(), ahead)))
                 sample = target.sample(self.load(target, topic, seconds))
-                written += sample.record_bytes
+                written += sample.record_bytes * self.replicas
                 bytes_per_second = sample.record_bytes / sample.seconds
                 if written >= write_disk_budget() // 4:
                     kept.close()
@@ -139,15 +142,17 @@ class ProduceRow(Row):
         return target.topic(self.partitions)
 
     def load(self, target: Target, topic: Topic, seconds: float) -> Load:
-        return self.written(target, self.templates(topic), seconds=seconds, byte_limit=write_disk_budget())
+        return self.written(
+            target, self.templates(topic), seconds=seconds, byte_limit=write_disk_budget() // self.replicas
+        )
 
     def templates(self, topic: Topic) -> list[Template]:
         return produce_templates(topic, self.batch.build(), self.version)
 
 
-def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template]:
+def produce_templates(topic: Topic, batch: bytes, version: int, acks: int = 1) -> list[Template]:
     return [
-        template(frames.produce(version, topic.name, partition, batch, topic.topic_id), load_bytes=len(batch))
+        template(frames.produce(version, topic.name, partition, batch, topic.topic_id, acks), load_bytes=len(batch))
         for partition in range(topic.partitions)
     ]
 

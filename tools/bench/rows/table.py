@@ -19,6 +19,8 @@ from headgate.tools.bench.rows.clients import (
     ProducerPerformanceRow,
     TransactionalPerformanceRow,
 )
+from headgate.tools.bench.rows.cluster.faults import FAULTS
+from headgate.tools.bench.rows.cluster.replicated import REPLICATED_ROWS
 from headgate.tools.bench.rows.compaction import COMPACTIONS
 from headgate.tools.bench.rows.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
 from headgate.tools.bench.rows.coordinators.groups import (
@@ -191,6 +193,9 @@ ROWS: dict[str, Row] = {
         *BYSTANDERS.values(),
     )
 }
+REPLICATED: dict[str, Row] = {row.name: row for row in REPLICATED_ROWS}
+"""Rows of a cluster without faults, in the order of measurement: the last one leaves its partitions behind."""
+CLUSTERS = (*REPLICATED, *FAULTS)
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD, TRANSACTION_LOAD = "coordinator-load", "transaction-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
@@ -206,9 +211,10 @@ BY_NAME_ONLY = (
     *CONVERSIONS,
     *SYNCED,
     *BYSTANDERS,
+    *CLUSTERS,
 )
 """Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); transactions
 at a steady rate; commits with ZooKeeper; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none;
-syncs, which measure the machine's disk; and bystanders, which need ten thousand topics.
+syncs, which measure the machine's disk; bystanders, which need ten thousand topics; and clusters of three brokers.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

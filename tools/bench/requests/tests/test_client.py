@@ -34,7 +34,7 @@ def metadata_answer(version: int, error: ErrorCode = ErrorCode.none) -> Reader:
     )
     partitions = tuple(
         kio.MetadataResponsePartition(
-            error_code=error, partition_index=i, leader_id=3, replica_nodes=(3,), isr_nodes=(3,), **in_partition
+            error_code=error, partition_index=i, leader_id=3, replica_nodes=(3, 2), isr_nodes=(3,), **in_partition
         )
         for i in range(2)
     )
@@ -55,9 +55,9 @@ def test_metadata_is_read_to_its_end(version: int) -> None:
     state = read_metadata(reader, version)
     assert reader.position == len(reader.data)
     (topic,) = state.topics
-    assert (state.brokers, topic.name) == ([3], "topic")
+    assert (state.brokers, state.controller, topic.name) == ([3], 3, "topic")
     assert topic.topic_id == (TOPIC_ID.bytes if version == METADATA_WITH_IDS else bytes(16))
-    assert topic.partitions == [PartitionState(0, 0, 3), PartitionState(0, 1, 3)]
+    assert topic.partitions == [PartitionState(0, 0, 3, (3, 2), (3,)), PartitionState(0, 1, 3, (3, 2), (3,))]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -41,6 +41,8 @@ def read_with_kio(frame: bytes) -> tuple[Any, Any]:
 def every_request() -> Iterator[frames.RequestWriter]:
     yield frames.api_versions()
     yield frames.create_topic("topic", 4)
+    yield frames.create_topic("topic", 2, assignments=[(1, 2, 3), (2, 3, 1)])
+    yield frames.elect_preferred_leaders("topic", 4)
     yield frames.delete_topic("topic")
     yield frames.list_latest_offsets("topic", 4)
     for version in range(1, 14):
@@ -115,6 +117,20 @@ def test_a_codec_that_is_not_used_is_refused() -> None:
 def test_a_topic_with_settings() -> None:
     _, request = read_with_kio(frames.create_topic("topic", 4, configs={"compression.type": "zstd"}).frame())
     assert [(config.name, config.value) for config in request.topics[0].configs] == [("compression.type", "zstd")]
+
+
+def test_a_topic_with_chosen_replicas() -> None:
+    _, request = read_with_kio(frames.create_topic("topic", 2, assignments=[(1, 2, 3), (2, 3, 1)]).frame())
+    (topic,) = request.topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    assert [(each.partition_index, each.broker_ids) for each in topic.assignments] == [(0, (1, 2, 3)), (1, (2, 3, 1))]
+
+
+def test_produce_names_each_partition_once() -> None:
+    _, request = read_with_kio(frames.produce_each(7, "topic", [3, 5], BATCH, acks=-1, timeout_ms=1000).frame())
+    (topic,) = request.topic_data
+    assert request.acks == -1
+    assert [(each.index, bytes(each.records)) for each in topic.partition_data] == [(3, BATCH), (5, BATCH)]
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 11, 13])
