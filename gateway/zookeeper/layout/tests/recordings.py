@@ -18,7 +18,8 @@ from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, Con
 from headgate.gateway.zookeeper.layout.configs import ConfigChange, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.consumers import ConsumerOffset, ConsumerRegistration, PartitionOwner
 from headgate.gateway.zookeeper.layout.isr_changes import IsrChange
-from headgate.gateway.zookeeper.layout.tests.unread_nodes import Features, LogDirFailure
+from headgate.gateway.zookeeper.layout.log_dir_events import LogDirEvent
+from headgate.gateway.zookeeper.layout.tests.unread_nodes import Features
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
 
@@ -90,7 +91,7 @@ READERS = [
     Reader("reassignment", "/admin/reassign_partitions", PartitionReassignments.decode),
     Reader("election", "/admin/preferred_replica_election", PreferredReplicaElection.decode),
     Reader("change of in-sync replicas", "/isr_change_notification/([^/]+)", IsrChange.decode),
-    Reader("failed directory", "/log_dir_event_notification/([^/]+)", LogDirFailure.decode),
+    Reader("failed directory", "/log_dir_event_notification/([^/]+)", LogDirEvent.decode),
 ]
 
 

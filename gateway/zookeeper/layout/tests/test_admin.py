@@ -10,7 +10,6 @@ from headgate.gateway.zookeeper.layout.admin import (
     TopicDeletion,
 )
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
-from headgate.gateway.zookeeper.layout.tests.unread_nodes import LogDirFailure
 
 _topics = st.from_regex(r"[a-z][a-zA-Z0-9._-]{0,20}", fullmatch=True)
 _partitions = st.tuples(_topics, st.integers(0, MAX_INT32))
@@ -29,16 +28,6 @@ def test_reassignments_round_trip(value: PartitionReassignments) -> None:
 def test_lists_of_partitions_round_trip(partitions: tuple[tuple[str, int], ...]) -> None:
     election = PreferredReplicaElection(partitions)
     assert PreferredReplicaElection.decode(election.encode()) == election
-
-
-@given(st.builds(LogDirFailure, st.integers(0, MAX_INT32)))
-def test_failed_directories_round_trip(value: LogDirFailure) -> None:
-    assert LogDirFailure.decode("log_dir_event_0000000001", value.encode()) == value
-
-
-def test_a_failed_directory_is_written_as_kafka_does() -> None:
-    """The one kind that no recording has: a disk would have to fail."""
-    assert LogDirFailure(3).encode() == b'{"version":1,"broker":3,"event":1}'
 
 
 def test_an_order_to_delete_is_the_node_itself() -> None:

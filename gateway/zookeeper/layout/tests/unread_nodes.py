@@ -1,7 +1,4 @@
-"""Nodes of Kafka's brokers and controllers that Headgate does not read yet; recordings of Kafka prove the layouts.
-
-All brokers report failed disks to the controller in `/log_dir_event_notification`.
-"""
+"""Nodes of Kafka's brokers and controllers that Headgate does not read; recordings of Kafka prove the layouts."""
 
 from __future__ import annotations
 
@@ -13,37 +10,13 @@ from headgate.gateway.zookeeper.layout.node import (
     NO_FIELDS,
     InvalidNode,
     decode_fields,
-    encode_object,
     shown,
     with_unknown,
 )
 
 FEATURES_PATH: Final = "/feature"
-LOG_DIR_EVENTS_PATH: Final = "/log_dir_event_notification"
-LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
-_LOG_DIR_FAILURE: Final = 1
 _MAX_LEVEL: Final = 2**15 - 1
 _SEQUENCE: Final = re.compile(r"-?[0-9]{10}", re.ASCII)
-
-
-class LogDirFailure(NamedTuple):
-    """A notification: a log directory of this broker has failed (KIP-112). The node is sequential."""
-
-    broker_id: int
-
-    @staticmethod
-    def path() -> str:
-        """ZooKeeper appends the number."""
-        return f"{LOG_DIR_EVENTS_PATH}/{LOG_DIR_EVENT_PREFIX}"
-
-    def encode(self) -> bytes:
-        return encode_object({"version": 1, "broker": self.broker_id, "event": _LOG_DIR_FAILURE})
-
-    @classmethod
-    def decode(cls, name: str, data: bytes | None) -> Self:
-        """Raises InvalidNode."""
-        fields = decode_fields(f"{LOG_DIR_EVENTS_PATH}/{name}", data)
-        return cls(fields.integer("broker", low=0))
 
 
 class Features(NamedTuple):
