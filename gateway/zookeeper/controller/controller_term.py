@@ -8,10 +8,12 @@ from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.controller.isr_change_watcher import IsrChangeWatcher
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
 from headgate.gateway.zookeeper.controller.live_brokers import LiveBrokers
+from headgate.gateway.zookeeper.controller.log_dir_event_watcher import LogDirEventWatcher
 from headgate.gateway.zookeeper.controller.order_sender import OrderSender
 from headgate.gateway.zookeeper.controller.tool_orders import ORDERS, ToolOrders
 from headgate.gateway.zookeeper.controller.topic_watcher import TopicWatcher
 from headgate.gateway.zookeeper.layout.isr_changes import ISR_CHANGES_PATH
+from headgate.gateway.zookeeper.layout.log_dir_events import LOG_DIR_EVENTS_PATH
 from headgate.gateway.zookeeper.metadata.config_watcher import ConfigWatcher
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.protocol.errors import KafkaError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
 
 
-TERM_PATHS: Final = (ISR_CHANGES_PATH, *ORDERS)
+TERM_PATHS: Final = (ISR_CHANGES_PATH, LOG_DIR_EVENTS_PATH, *ORDERS)
 """Where others ask the controller for something."""
 
 
@@ -36,6 +38,7 @@ class ControllerTerm:
         self.orders = ToolOrders(parts, self.elections)
         self.isr_changes = IsrChangeWatcher(parts, brokers, self.elections)
         self._sender = OrderSender(parts, self.elections)
+        self.log_dir_events = LogDirEventWatcher(parts, self._sender.send_all)
         self.elections.view_changed = self._sender.view_changed
         self._brokers = brokers
         self._watches = parts.watches
@@ -51,7 +54,8 @@ class ControllerTerm:
 
     def carry_out(self, path: str) -> Task[None]:
         """Read one of TERM_PATHS, and carry out what is there."""
-        yield from self.isr_changes.refresh() if path == ISR_CHANGES_PATH else self.orders.carry_out(path)
+        watchers = {ISR_CHANGES_PATH: self.isr_changes, LOG_DIR_EVENTS_PATH: self.log_dir_events}
+        yield from watchers[path].refresh() if path in watchers else self.orders.carry_out(path)
 
     def everything_was_read(self) -> None:
         """The image has what ZooKeeper has: elections begin, unless they have begun."""

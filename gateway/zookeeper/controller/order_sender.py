@@ -64,6 +64,7 @@ class OrderSender:
         self._store = parts.store
         self._elections = elections
         self._recipients: dict[int, _Recipient] = {}
+        self._queues: dict[int, OrderQueue] = {}
         self.behind = set[int]()
         """The brokers that have not obeyed all orders yet; the waiters of the store see the last one leave."""
         self._changed = WaitList()
@@ -85,6 +86,12 @@ class OrderSender:
                 self._recipients[broker_id] = _Recipient(broker.epoch, task)
         self.behind.update(self._recipients)
         self._tasks.touch(self._changed)
+
+    def send_all(self, broker_id: int) -> None:
+        """Send a broker all its partitions once more: the answer names those that are offline."""
+        if broker_id in self._queues:
+            self._queues[broker_id].send_all()
+            self._tasks.touch(self._changed)
 
     def end(self) -> None:
         """Send no further order of this controller epoch."""
@@ -116,6 +123,7 @@ class OrderSender:
         """Send orders, the first one full. Raises LinkLost before the first one."""
         versions = yield link.versions()
         queue = OrderQueue(sender, broker_id, {key: served.last for key, served in versions.items()})
+        self._queues[broker_id] = queue
         changes = Changes((self._changed,))
         while True:
             view = self._elections.view
