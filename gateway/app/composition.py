@@ -107,6 +107,9 @@ class MetadataSource(Protocol):
     def controller_orders(self, replicas: ReplicaManager, tasks: Tasks) -> ControllerOrders | None:
         """The orders of the cluster's controller to this broker; None without a cluster. The store is open."""
 
+    def replicas_failed(self, metadata: MetadataStore, partitions: ReplicaManager, tasks: Tasks) -> Callable[[], None]:
+        """The listener of `ReplicationEvents.replicas_failed`: has other replicas lead, or leader epochs raised."""
+
     def start(self, stall_watch: StallWatch) -> None:
         """Begin the recurring work. The scheduler runs."""
 
@@ -180,6 +183,10 @@ class EmbeddedSource:
 
     def controller_orders(self, _replicas: ReplicaManager, _tasks: Tasks) -> None:
         """A broker without ZooKeeper is alone."""
+
+    def replicas_failed(self, metadata: MetadataStore, partitions: ReplicaManager, tasks: Tasks) -> Callable[[], None]:
+        """No other replica can lead: the leader epochs of those that lost records are raised."""
+        return LeaderEpochBumps(metadata, partitions, tasks.scheduler).soon
 
     def start(self, _stall_watch: StallWatch) -> None:
         """Write snapshots from now on."""
@@ -335,7 +342,7 @@ class BrokerParts:
             self.partitions.leadership.in_sync_replicas.changes = self._make_isr_manager(self.zookeeper)
         self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks, self.links)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
-        self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
+        events.replicas_failed.append(self._source.replicas_failed(self.metadata, self.partitions, self.tasks))
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)
         registrations = served(load(), has_zookeeper=self.zookeeper is not None)
         self.services = self._make_services(registrations)
@@ -431,7 +438,6 @@ class BrokerParts:
         events.disk_failed.append(self.maintenance.note_disk_error)
         events.disk_recovered.append(self.log_cleaner.disk_recovered)
         events.space_recovered.append(self._source.space_recovered)
-        events.epoch_needed.append(self.leader_epoch_bumps.soon)
         events.online.append(self.groups.came_online)
         events.online.append(self.transactions.came_online)
         events.truncated.append(self.groups.log_was_truncated)

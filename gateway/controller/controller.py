@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, LiveBroker
 from headgate.gateway.controller.election_requests import ElectionRequest
-from headgate.gateway.controller.elections import NO_EPOCH, next_state
+from headgate.gateway.controller.elections import NO_EPOCH, NO_LEADER, next_state
 from headgate.gateway.controller.isr_requests import IsrRequest
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
@@ -74,8 +74,11 @@ class ControllerMachine:
         self._writing: dict[TopicPartition, PartitionState] = {}
         self._unread: set[TopicPartition] = set()
         """Partitions whose stored state is unknown, since a write failed."""
-        self._departed: defaultdict[TopicPartition, set[int]] = defaultdict(set)
-        """Brokers that were lost and are back: each leaves the in-sync set before it may lead again."""
+        self._departed: defaultdict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        """Brokers that were lost and are back: each leaves the in-sync set before it may lead again.
+
+        A broker that has lost records has the leader epoch to exceed, the others NO_EPOCH.
+        """
         self._elections: list[ElectionRequest] = []
         self._isr_requests: dict[int, IsrRequest] = {}
         """By broker: a broker repeats a request only after it has given up the last one."""
@@ -120,7 +123,9 @@ class ControllerMachine:
 
     def _settle(self, key: TopicPartition, record: PartitionRecord) -> None:
         self._unread.discard(key)
-        wanted = self._writing.get(key)
+        wanted, departed = self._writing.get(key), self._departed.get(key, {})
+        if record.leader_epoch > departed.get(record.leader, record.leader_epoch) > NO_EPOCH:
+            del departed[record.leader]
         if wanted is not None and record.partition_epoch >= wanted.partition_epoch:
             del self._writing[key]
         self._dirty[key] = None
@@ -168,11 +173,15 @@ class ControllerMachine:
             self._dirty[key] = None
             back = fresh & lost & {state.leader, *state.isr}
             if back:
-                self._departed[key] |= back
+                self._departed[key] |= dict.fromkeys(back, NO_EPOCH)
 
-    def note_departed(self, key: TopicPartition, broker_id: int) -> None:
-        """Note that a live broker has lost a partition unnoticed, by a restart since the partition's last state."""
-        self._departed[key].add(broker_id)
+    def note_departed(self, key: TopicPartition, broker_id: int, latest_epoch: int = NO_EPOCH) -> None:
+        """Note that a live broker has lost a partition unnoticed, by a restart since the partition's last state.
+
+        `latest_epoch`: its log has lost records, and knows this leader epoch. The broker leads in a higher one if no
+        other replica is in sync.
+        """
+        self._departed[key][broker_id] = latest_epoch
         self._dirty[key] = None
 
     def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
@@ -252,11 +261,17 @@ class ControllerMachine:
         if state is None:
             return None
         stopping, online = self.view.stopping, self.view.online(key, state.replicas)
-        departed = self._departed.get(key, set())
+        departed = self._departed.get(key, {})
         present = [broker for broker in online if broker not in departed]
         is_unclean = self._settings.is_unclean(key.topic)
         wanted = next_state(state, present, stopping, is_unclean=is_unclean and not departed)
-        if wanted is None and self._departed.pop(key, set()):  # the set has lost them already, or cannot
+        lost_epoch = max(departed.values(), default=NO_EPOCH)
+        if wanted is not None and lost_epoch > NO_EPOCH:
+            if wanted.leader == NO_LEADER:  # no other replica is in sync: what is left is the partition
+                leaderless = state._replace(leader=NO_LEADER)
+                wanted = next_state(leaderless, online, stopping, is_unclean=False) or wanted
+            wanted = wanted._replace(leader_epoch=max(wanted.leader_epoch, lost_epoch + 1))
+        if wanted is None and self._departed.pop(key, {}):  # the set has lost them already, or cannot
             wanted = next_state(state, online, stopping, is_unclean=is_unclean)
         for request in self._elections:
             if wanted is None and key in request.waiting:

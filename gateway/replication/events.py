@@ -24,8 +24,8 @@ class ReplicationEvents:
     """(log directory): the disk accepts all writes again, or a log in the directory was repaired."""
     space_recovered: list[Callable[[str], None]] = field(default_factory=list)
     """(log directory): clients may produce again; the disk was nearly full."""
-    epoch_needed: list[Callable[[], None]] = field(default_factory=list)
-    """(): a partition needs a higher leader epoch; see `Leadership.awaiting_epoch`."""
+    replicas_failed: list[Callable[[], None]] = field(default_factory=list)
+    """(): other replicas have failed than before, see `ReplicaManager.failed`; or one needs a higher leader epoch."""
     online: list[Callable[[str, int], None]] = field(default_factory=list)
     """(topic, index): a partition came online after the start of the broker."""
     truncated: list[Callable[[Replica], None]] = field(default_factory=list)

@@ -88,10 +88,11 @@ class Followership:
         self._fetch(follower, state.leader)
 
     def _fetch(self, follower: Follower, leader: int) -> None:
-        """Fetch from the leader, if its address is known, and unless the partition was stopped."""
+        """Fetch from the leader, if its address is known, unless the partition was stopped or its disk has failed."""
         node = self._brokers.get(leader)
         address = None if node is None else node.endpoints.get(self._config.inter_broker_listener)
-        if address is None or follower.log.key in self._stopped:
+        is_offline = self._directories[parent(follower.log.directory)].is_offline
+        if address is None or is_offline or follower.log.key in self._stopped:
             self._fetchers.unfollow(follower.key)
         else:
             self._fetchers.follow(follower.key, follower, Leader(leader, *address), follower.leader_epoch)
@@ -119,11 +120,18 @@ class Followership:
             or node_id not in brokers
             or before[node_id].endpoints != brokers[node_id].endpoints
         }
-        if not changed:
-            return
+        if changed:
+            self._fetch_again(lambda _, leader: leader in changed)
+
+    def directory_changed(self, path: str) -> None:
+        """Fetch nothing into a failed directory, and go on once the directory works again."""
+        self._fetch_again(lambda follower, _: parent(follower.log.directory) == path)
+
+    def _fetch_again(self, is_concerned: Callable[[Follower, int], bool]) -> None:
+        """`_fetch` for the followers that are concerned; the function gets the ids of their leaders too."""
         for key in list(self._states.within(PartitionState.FOLLOWING)):
             found = self._states.unavailable(key)
-            if found is not None and found.leader in changed and isinstance(found.replica, Follower):
+            if found is not None and isinstance(found.replica, Follower) and is_concerned(found.replica, found.leader):
                 self._fetch(found.replica, found.leader)
 
     def lead(self, follower: Follower, serve: Callable[[Log], None]) -> None:

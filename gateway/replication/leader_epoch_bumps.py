@@ -1,4 +1,4 @@
-"""Higher leader epochs for partitions whose logs lost records while the broker ran.
+"""Higher leader epochs for partitions whose logs lost records while the broker ran, if its metadata are its own log.
 
 `Leadership.await_epoch` stops serving such a partition. `LeaderEpochBumps` submits one change with higher epochs
 for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions again. A

@@ -1,7 +1,8 @@
 """Leadership: the partitions that this broker serves in a leader epoch, and those that wait for a higher epoch.
 
 A log may have lost records that consumers have read, or have records of another history in the present leader epoch.
-Such a partition is not served until the metadata has a higher leader epoch for it: see `leader_epoch_bumps.py`.
+Such a partition is not served until the metadata has a higher leader epoch for it. Without ZooKeeper this broker raises
+the epoch (`leader_epoch_bumps.py`), in a cluster the controller (`gateway/zookeeper/membership/failed_replicas.py`).
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Leadership:
         self._states.move(key, Unavailable(PartitionState.AWAITING_EPOCH, replica=replica))
         self.check_writable(replica)
         logger.warning("%s-%d is not served until it has a leader epoch above %d", *key, replica.latest_epoch)
-        for listener in self._events.epoch_needed:
+        for listener in self._events.replicas_failed:
             listener()
 
     @property

@@ -187,6 +187,9 @@ class ReplicaManager:
         for replica in self:
             if parent(replica.log.directory) == status.path:
                 self.leadership.check_writable(replica)
+        self.followership.directory_changed(status.path)
+        for listener in self.events.replicas_failed:
+            listener()
 
     # Unavailable partitions
 
@@ -204,6 +207,20 @@ class ReplicaManager:
     def offline(self) -> Collection[tuple[str, int]]:
         """(topic, index) of this broker's partitions that cannot be opened or created."""
         return self._states.within(PartitionState.OFFLINE, PartitionState.RETRYING)
+
+    @property
+    def failed(self) -> Collection[tuple[str, int]]:
+        """(topic, index) of the replicas that other brokers have to replace.
+
+        In a failed directory, the last replica of an in-sync set is kept: what can be read is served.
+        """
+        unserved = PartitionState.OFFLINE, PartitionState.RETRYING, PartitionState.AWAITING_EPOCH
+        found, node_id = self._states.within(*unserved), self._config.node_id
+        directories = {status.path for status in self.directories.values() if status.is_offline}
+        if not directories:
+            return found
+        here = (replica for replica in self if parent(replica.log.directory) in directories)
+        return {*found, *(replica.log.key for replica in here if {*replica.isr} - {node_id})}
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name of the topic with an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""

@@ -6,7 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from headgate.gateway.app.composition import Foundation
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.runtime.tasks import Task, as_task
+from headgate.gateway.metadata.store import MetadataStore
+from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.tasks import Task, Tasks, as_task
 from headgate.storage.errors import StorageError
 
 
@@ -24,6 +27,10 @@ class QuietSource:
 
     def controller_orders(self, _replicas: object, _tasks: object) -> None:
         pass
+
+    def replicas_failed(self, metadata: MetadataStore, partitions: ReplicaManager, tasks: Tasks) -> Callable[[], None]:
+        """Single brokers raise their epochs themselves."""
+        return LeaderEpochBumps(metadata, partitions, tasks.scheduler).soon
 
     def start(self, _stall_watch: object) -> None:
         pass

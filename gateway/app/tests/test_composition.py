@@ -40,7 +40,7 @@ def test_each_event_has_its_listener(parts: BrokerParts) -> None:
         "disk_failed": ["BrokerMaintenance.note_disk_error"],
         "disk_recovered": ["LogCleaner.disk_recovered"],
         "space_recovered": ["EmbeddedSource.space_recovered"],
-        "epoch_needed": ["LeaderEpochBumps.soon"],
+        "replicas_failed": ["LeaderEpochBumps.soon"],
         "online": ["CoordinatorRuntime.came_online"] * 2,
         "truncated": ["CoordinatorRuntime.log_was_truncated"] * 2,
     }

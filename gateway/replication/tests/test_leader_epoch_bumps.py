@@ -36,7 +36,7 @@ class Bench(HandlerBroker):
         self.files = files
         self.threads = HeldThreads()
         super().__init__(Path("/data"))
-        self.metadata, self.bumps = self.services.metadata, self.parts.leader_epoch_bumps
+        self.metadata = self.services.metadata
 
     def disk(self) -> Files:
         return self.files

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
+from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, LiveBroker
 from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
@@ -71,7 +71,7 @@ class LeaderElections:
             config.leader_imbalance_check_interval_seconds * 1000,
             config.leader_imbalance_per_broker_percentage,
         )
-        view = ClusterView(image, self._with_own(brokers))
+        view = ClusterView(image, self._with_own(brokers), self._own_failed())
         self.machine = ControllerMachine(view, settings, self._clock.monotonic_ms())
         self._timer = self._scheduler.call_at(self.machine.rebalance_at_ms, self._check_balance)
         for name in image.topics:
@@ -122,9 +122,30 @@ class LeaderElections:
     def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
         """Take over which replicas of a broker have failed log directories, and which work."""
         if self.machine is not None:
+            before = self.machine.view.failed
             self.machine.set_failed(broker_id, failed, works)
+            new = [replica.partition for replica in self.machine.view.failed - before]
+            if new:
+                message = "broker %d has lost %d replicas on failed disks, such as %s: others lead"
+                logger.warning(message, broker_id, len(new), min(new))
             self._watches.notify()
             self.view_changed()
+
+    def own_failed(self, before: Iterable[TopicPartition], lost: Mapping[TopicPartition, int]) -> None:
+        """Take over the failed replicas of this broker, as `MetadataStore.report_failed`. `before`: the last ones."""
+        if self.machine is None:
+            return
+        failed = {replica.partition for replica in self._own_failed()}
+        for key, epoch in lost.items():
+            self.machine.note_departed(key, self._config.node_id, epoch)
+        self.set_failed(self._config.node_id, failed, set(before) - failed)
+
+    def _own_failed(self) -> frozenset[FailedReplica]:
+        """The failed replicas of this broker, without the last ones of in-sync sets: no other can lead these."""
+        node_id, topics = self._config.node_id, self._store.written_image.topics
+        known = [key for key in self._store.failed_here if key.topic in topics]
+        in_sync = {key: {*topics[key.topic].partitions[key.number].isr} for key in known}
+        return frozenset(FailedReplica(node_id, key) for key in known if in_sync[key] - {node_id})
 
     def _with_own(self, brokers: Mapping[int, LiveBroker]) -> Mapping[int, LiveBroker]:
         """The brokers with this one, which lives from the begin of its term on, and needs no epoch for itself."""

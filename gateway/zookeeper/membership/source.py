@@ -23,6 +23,7 @@ from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.controlled_shutdown import ControlledShutdown, StoppingReplicas
+from headgate.gateway.zookeeper.membership.failed_replicas import FailedReplicas, FailingReplicas
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_check import SessionCheck
@@ -124,6 +125,7 @@ class ZooKeeperSource:
         self._connection.session.follow_loop()
         stall_watch.begin(self._base.config.zookeeper_session_timeout_ms, SessionCheck(self._connection.shared).begin)
         self._store.start()
+        self._failed_replicas.soon()
 
     @property
     def broker_epoch(self) -> int:
@@ -135,6 +137,12 @@ class ZooKeeperSource:
         assert self._store is not None
         session, life = self._connection.session, self._life
         return ControllerOrders(self._store, session, replicas, tasks, self._base.config, lambda: life.obeyed_epoch)
+
+    def replicas_failed(self, _metadata: MetadataStore, replicas: FailingReplicas, tasks: Tasks) -> Callable[[], None]:
+        """Report failed replicas to the controller."""
+        assert self._store is not None
+        self._failed_replicas = FailedReplicas(self._store, replicas, self._base.config.node_id, tasks)
+        return self._failed_replicas.soon
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """Register this broker, whose listeners are open. `resume` gets an error if that takes too long.
@@ -177,7 +185,8 @@ class ZooKeeperSource:
         self._connection.close()
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Ignore changes of the metadata."""
+        """Have failed replicas replaced that are no longer the last of their in-sync sets."""
+        self._failed_replicas.soon()
 
     def space_recovered(self, directory: str) -> None:
         """Ignore recovered space: the metadata are not on this disk, so there is no reserve."""

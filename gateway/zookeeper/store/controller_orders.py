@@ -79,8 +79,8 @@ class Replicas(Protocol):
     existing: Collection[tuple[str, int]]
 
     @property
-    def offline(self) -> Collection[tuple[str, int]]:
-        """(topic, index) of the partitions that cannot be opened or created."""
+    def failed(self) -> Collection[tuple[str, int]]:
+        """(topic, index) of the replicas that other brokers have to replace."""
 
     @property
     def logs(self) -> Collection[tuple[str, int]]:
@@ -183,12 +183,12 @@ class ControllerOrders:
             errors = yield from self._apply(topics)
         finally:
             self._replicas.existing = ()
-        offline = self._replicas.offline
+        failed = self._replicas.failed
         for topic in topics:
             for index, state in topic.states.items():
                 if node_id not in state.replicas:
                     errors.setdefault(TopicPartition(topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                elif (topic.name, index) in offline:
+                elif (topic.name, index) in failed:
                     errors.setdefault(TopicPartition(topic.name, index), ErrorCode.KAFKA_STORAGE_ERROR)
             yield PAUSE
         return errors

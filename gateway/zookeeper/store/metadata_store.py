@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
+from headgate.gateway.zookeeper.layout.log_dir_events import LogDirEvent
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
@@ -44,7 +46,7 @@ from headgate.gateway.zookeeper.metadata.plans import needs_controller
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, Watches
 from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.requests import Lost
-from headgate.gateway.zookeeper.session import Session
+from headgate.gateway.zookeeper.session import Create, KeeperError, Session
 from headgate.gateway.zookeeper.store.change_writer import ChangeWriter, NotController, SubmittedChange, TopicOnDemand
 from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
@@ -112,6 +114,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._clock = clock
         self._scheduler = tasks.scheduler
         self._queue: deque[SubmittedChange] = deque()
+        self.failed_here: Collection[TopicPartition] = ()
+        """The replicas of this broker that other brokers have to replace."""
         self.election = ControllerElection(
             session, nodes, config.node_id, clock.now_ms, watches.note, is_elected=is_elected
         )
@@ -245,6 +249,23 @@ class ZooKeeperMetadataStore(MetadataStore):
     def has_sent_orders(self) -> bool:
         """Whether every other broker has obeyed all orders of this controller. `waiters` see the change."""
         return self._watcher.term is None or self._watcher.term.has_sent_orders
+
+    def report_failed(self, failed: Collection[TopicPartition], lost: Mapping[TopicPartition, int]) -> Task[bool]:
+        """Have the controller replace these replicas of this broker. False: the controller may not know of them.
+
+        `lost`: those of them whose logs have lost records, each with the leader epoch to exceed.
+        """
+        before, self.failed_here = self.failed_here, failed
+        if self._phase is _Phase.STOPPED:
+            return False
+        if self._watcher.term is not None:
+            self._watcher.term.elections.own_failed(before, lost)
+            return True
+        node = Create(LogDirEvent.path(), LogDirEvent(self._config.node_id).encode(), is_sequential=True)
+        answer = yield partial(self._session.create, node)
+        if isinstance(answer, KeeperError):
+            logger.warning("the controller cannot be told of failed replicas: %s: %s", node.path, answer.name)
+        return not isinstance(answer, KeeperError)
 
     def take_producer_ids(self) -> tuple[range, Change]:
         """See `MetadataStore`. Refused while the last block is unknown: its ids may be in use already."""
