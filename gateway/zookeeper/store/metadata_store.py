@@ -173,7 +173,6 @@ class ZooKeeperMetadataStore(MetadataStore):
         """All topics of the cluster were read or ordered: from now on clients get answers from the image."""
         if not self._knows_topics:
             self._knows_topics = True
-            self._touch(self.waiters)
             topics = self.image.topics.values()
             partitions = sum(len(topic.partitions) for topic in topics)
             logger.info("topics of the cluster: %d, with %d partitions", len(topics), partitions)
