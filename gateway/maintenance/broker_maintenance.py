@@ -173,6 +173,7 @@ class BrokerMaintenance:
     def note_disk_error(self, directory: str, error: object) -> None:
         """Note a failed write or sync in a log directory."""
         self._by_name[directory].health.note(error)
+        self._space.note_error(self._partitions.directories[directory], error)
 
     def _changed(self, status: DirectoryStatus) -> None:
         """Note that a log directory went offline or came back."""

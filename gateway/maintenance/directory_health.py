@@ -46,6 +46,13 @@ _PROBE = bytes(512)
 FIRST_WAIT_MS, MAX_WAIT_MS = 1_000.0, 60_000.0
 
 
+def error_number(error: object) -> int | None:
+    """The number of a system's error, also behind the error for clients; None for any other error."""
+    if isinstance(error, KafkaError):
+        error = error.__cause__
+    return error.errno if isinstance(error, OSError) else None
+
+
 def probe(files: Files, directory: str, meta: Meta) -> None:
     """Check that a directory has this identity and takes files.
 
@@ -90,11 +97,7 @@ class DirectoryHealth:
 
     def note(self, error: object) -> None:
         """Note an error in the directory, and probe it if the device may be at fault."""
-        if isinstance(error, KafkaError):
-            error = error.__cause__
-        if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS:
-            return
-        if self._clock.monotonic_ms() >= self._is_healthy_until_ms:
+        if error_number(error) in DEVICE_ERRORS and self._clock.monotonic_ms() >= self._is_healthy_until_ms:
             self._probe.start(self._probe_until_healthy)
 
     def _probe_until_healthy(self) -> Task[None]:

@@ -5,6 +5,9 @@ earlier, with a reason. Everything else goes on: fetches, deletions, retention, 
 as committed offsets. Producers are served again once a quarter more than the limit is free, so that the state does not
 flap.
 
+A disk may be full all the same, by other programs or by the broker's own writes. The first append without room shows
+it: in a cluster, other brokers lead until there is room again.
+
 A thread for each disk reads the free space once a second; up to twenty times a second while the disk fills so quickly
 that the limit is near. A disk that does not answer is reported, and its last answer stays valid.
 
@@ -18,12 +21,14 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.maintenance.directory_health import error_number
 from headgate.gateway.replication.directory_status import DirectorySpace, DirectoryStatus
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Task, run, sleep
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.files import NO_ROOM
 
 logger = logging.getLogger("headgate.space")
 
@@ -35,6 +40,8 @@ MARGIN = 4
 # The default limit is for disks of a usual size; on a small disk the limit is a tenth (1 / SMALL_DISK) of its size.
 SMALL_DISK = 10
 _MIB = 1 << 20
+LEAST_ROOM = _MIB
+"""The free space of a disk that has refused an append, before it takes records again, if the limit is smaller."""
 
 SETTING = "log.min.free.bytes"
 
@@ -89,6 +96,11 @@ class DiskSpace:
         for status in self._partitions.directories.values():
             run(self._watch(status))
 
+    def note_error(self, status: DirectoryStatus, error: object) -> None:
+        """Note an error of a write: the disk may be full."""
+        if error_number(error) in NO_ROOM and not status.is_exhausted:
+            self._scheduler.call_soon(partial(status.set_exhausted, is_exhausted=True))  # the write is under way
+
     def _watch(self, status: DirectoryStatus) -> Task[None]:
         """Read the free space of a disk, again and again."""
         while True:
@@ -126,6 +138,8 @@ class DiskSpace:
         now_low = is_low(space.free, least, status.is_full)
         if now_low != status.is_full:
             self._change(status, space, least, now_low)
+        if status.is_exhausted and space.free >= max(least + least // MARGIN, LEAST_ROOM):
+            status.set_exhausted(is_exhausted=False)
         now_ms = self._clock.monotonic_ms()
         before_ms, before = self._looked.get(status.path, (now_ms, space.free))
         self._looked[status.path] = now_ms, space.free

@@ -2,6 +2,7 @@
 
     offline   the disk is gone: the broker writes nothing
     full      the disk is nearly full: clients cannot produce, the broker itself still writes
+    exhausted the disk is full: it has refused a write, though other writes may fit
     hung      the disk does not respond: new partitions go to other directories
     online    none of these
 
@@ -31,7 +32,7 @@ class DirectorySpace(NamedTuple):
 class DirectoryStatus:
     """The state of one log directory."""
 
-    __slots__ = ("_changed", "disk", "full_error", "is_hung", "offline_error", "path", "space")
+    __slots__ = ("_changed", "disk", "full_error", "is_exhausted", "is_hung", "offline_error", "path", "space")
 
     def __init__(self, path: str, disk: DiskMonitor, changed: Callable[[DirectoryStatus], None]) -> None:
         """`changed(status)` is called after each change of the health."""
@@ -42,6 +43,7 @@ class DirectoryStatus:
         """The reason to write nothing; None while the disk is available."""
         self.full_error: KafkaError | None = None
         """The reason to refuse clients; None while the disk has room."""
+        self.is_exhausted = False
         self.is_hung = False
         self.space: DirectorySpace | None = None
         """The space of the last query; None if the query failed."""
@@ -55,6 +57,11 @@ class DirectoryStatus:
     def is_full(self) -> bool:
         """Whether the disk is nearly full."""
         return self.full_error is not None
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether other brokers of a cluster have to lead the partitions here: appends fail."""
+        return self.is_offline or self.is_exhausted
 
     @property
     def is_avoided(self) -> bool:
@@ -73,6 +80,11 @@ class DirectoryStatus:
     def set_full(self, error: KafkaError | None) -> None:
         """Set or clear the reason to refuse clients: the disk is nearly full."""
         self.full_error = error
+        self._changed(self)
+
+    def set_exhausted(self, *, is_exhausted: bool) -> None:
+        """Record that the disk has refused a write for lack of space, or has room again."""
+        self.is_exhausted = is_exhausted
         self._changed(self)
 
     def set_hung(self, *, is_hung: bool) -> None:

@@ -91,8 +91,8 @@ class Followership:
         """Fetch from the leader, if its address is known, unless the partition was stopped or its disk has failed."""
         node = self._brokers.get(leader)
         address = None if node is None else node.endpoints.get(self._config.inter_broker_listener)
-        is_offline = self._directories[parent(follower.log.directory)].is_offline
-        if address is None or is_offline or follower.log.key in self._stopped:
+        has_failed = self._directories[parent(follower.log.directory)].is_failed
+        if address is None or has_failed or follower.log.key in self._stopped:
             self._fetchers.unfollow(follower.key)
         else:
             self._fetchers.follow(follower.key, follower, Leader(leader, *address), follower.leader_epoch)

@@ -212,11 +212,11 @@ class ReplicaManager:
     def failed(self) -> Collection[tuple[str, int]]:
         """(topic, index) of the replicas that other brokers have to replace.
 
-        In a failed directory, the last replica of an in-sync set is kept: what can be read is served.
+        In a failed directory, or a full one, the last replica of an in-sync set is kept: what can be read is served.
         """
         unserved = PartitionState.OFFLINE, PartitionState.RETRYING, PartitionState.AWAITING_EPOCH
         found, node_id = self._states.within(*unserved), self._config.node_id
-        directories = {status.path for status in self.directories.values() if status.is_offline}
+        directories = {status.path for status in self.directories.values() if status.is_failed}
         if not directories:
             return found
         here = (replica for replica in self if parent(replica.log.directory) in directories)

@@ -126,7 +126,7 @@ class LeaderElections:
             self.machine.set_failed(broker_id, failed, works)
             new = [replica.partition for replica in self.machine.view.failed - before]
             if new:
-                message = "broker %d has lost %d replicas on failed disks, such as %s: others lead"
+                message = "broker %d has %d more offline replicas, such as %s: others lead if they are in sync"
                 logger.warning(message, broker_id, len(new), min(new))
             self._watches.notify()
             self.view_changed()

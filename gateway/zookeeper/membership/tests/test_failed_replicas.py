@@ -12,17 +12,18 @@ import pytest
 
 from headgate.gateway.app.composition import BrokerParts
 from headgate.gateway.maintenance.tests.test_directory_health import CHANGES
-from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, PartitionState
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import parked, records
-from headgate.gateway.tests.requests import produce_request
+from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.zookeeper.layout.log_dir_events import LOG_DIR_EVENTS_PATH
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from headgate.protocol.schema import Message
 from headgate.storage.files import parent
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -41,11 +42,9 @@ class Disk(CrashingFiles):
 class BrokerWithDisks(WholeBroker):
     """A broker with two log directories on disks that fail."""
 
-    def __init__(
-        self, number: int, keeper: ZooKeeperModel, listening: dict[int, BrokerParts], directories: str
-    ) -> None:
+    def __init__(self, number: int, keeper: ZooKeeperModel, listening: dict[int, BrokerParts], **settings: str) -> None:
         self.files = Disk()
-        super().__init__(Path("/"), keeper, listening, node_id=str(number), log_dirs=directories)
+        super().__init__(Path("/"), keeper, listening, node_id=str(number), **settings)
 
     def disk(self) -> Disk:
         return self.files
@@ -67,10 +66,12 @@ class BrokerWithDisks(WholeBroker):
 class Disks:
     """Brokers in one cluster; broker 0 is the controller. Each has half of the partitions on each of its disks."""
 
-    def __init__(self, count: int = 3, directories: str = "/a,/b") -> None:
+    def __init__(self, count: int = 3, directories: str = "/a,/b", **settings: str) -> None:
         self.keeper = ZooKeeperModel()
         listening = dict[int, BrokerParts]()
-        self.brokers = [BrokerWithDisks(number, self.keeper, listening, directories) for number in range(count)]
+        self.brokers = [
+            BrokerWithDisks(number, self.keeper, listening, log_dirs=directories, **settings) for number in range(count)
+        ]
         self.settle()
 
     def settle(self, rounds: int = 10) -> None:
@@ -93,14 +94,25 @@ class Disks:
 
     def produce(self, number: int, index: int) -> int:
         """The error code of one acks=all record to a broker."""
+        batch = records(b"v", timestamp=self.brokers[number].time.clock.now_ms())
+        (row,) = self.ask(number, produce_request(batch, "t", index), 9).responses[0].partition_responses
+        code: int = row.error_code
+        return code
+
+    def ask(self, number: int, request: Message, version: int) -> Any:
+        """The response of a broker, once all brokers had their turns."""
         broker = self.brokers[number]
-        batch = records(b"v", timestamp=broker.time.clock.now_ms())
-        outcome: Any = broker.handle(produce_request(batch, "t", index), 9)
+        outcome: Any = broker.handle(request, version)
         if is_task(outcome):
             replies = parked(broker, outcome)
             self.settle()
             (outcome,) = replies
-        code: int = outcome.responses[0].partition_responses[0].error_code
+        return outcome
+
+    def commit(self, number: int, offset: int) -> int:
+        """The error code of a commit by the group `g`."""
+        response = self.ask(number, commit_request("g", {0: offset}), 2)
+        code: int = response.code if isinstance(response, KafkaError) else response.topics[0].partitions[0].error_code
         return code
 
     def notifications(self) -> int:
@@ -212,6 +224,28 @@ def test_the_last_in_sync_replica_is_read_until_another_joins(disks: Disks) -> N
     assert (disks.state(0).leader, disks.state(0).isr) == (2, (2,))
     assert disks.produce(2, 0) == NONE
     assert alter.refusals == 0
+
+
+@pytest.mark.parametrize("full", [0, 1], ids=["at the controller", "elsewhere"])
+def test_another_coordinates_while_a_disk_is_full(full: int) -> None:
+    disks = Disks(directories="/a", min_insync_replicas="2")
+    create = disks.brokers[0].services.metadata.create_topic
+    create(CONSUMER_OFFSETS, assignments={0: [full, 2, 1 - full]})
+    disks.create(full, 2, 1 - full)
+    first, second = disks.brokers[full], disks.brokers[2]
+    assert disks.commit(full, 0) == disks.produce(full, 0) == NONE
+    first.files.room = 0
+    assert disks.commit(full, 1) != NONE
+    disks.settle(4)
+    state = second.services.metadata.image.topics[CONSUMER_OFFSETS].partitions[0]
+    assert (state.leader, set(state.isr)) == (2, {2, 1 - full})
+    assert disks.commit(2, 1) == NONE
+    assert disks.produce(2, 0) == NONE
+    first.files.heal()
+    disks.settle(60)
+    assert set(disks.state().isr) == {0, 1, 2}
+    assert first.has_all(0, 2)
+    disks.stop()
 
 
 def test_a_log_of_a_much_later_epoch_leads_in_the_next_one() -> None:
