@@ -139,6 +139,22 @@ def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
     assert not machine.view.failed
 
 
+def test_a_replica_that_lost_records_leads_in_a_higher_epoch_at_most() -> None:
+    machine = controller(view(state(1, (1, 2)), state(1, (1,)), state(1, (1,), epoch=3), live=(1, 2)))
+    for number, epoch in enumerate((0, 0, 8)):
+        machine.note_departed(TopicPartition("t", number), 1, epoch)
+    decision = machine.decide(0)
+    machine.write_failed(decision.records)
+    for number in range(3):
+        machine.was_read(TopicPartition("t", number))
+    assert machine.decide(0).records == decision.records, "a lost write is repeated"
+    machine.replay(decision.records)
+    settle(machine)
+    assert machine.view.state(T0) == state(2, (2,), epoch=1)
+    assert machine.view.state(TopicPartition("t", 1)) == state(1, (1,), epoch=1)
+    assert machine.view.state(TopicPartition("t", 2)) == state(1, (1,), epoch=9)._replace(partition_epoch=4)
+
+
 def test_elections_are_answered_when_they_are_stored() -> None:
     machine = controller(view(state(2, (1, 2)), state(1, (1, 2)), state(2, (2,)), state(-1, (3,)), live=(1, 2)))
     settle(machine)

@@ -46,7 +46,8 @@ class History(RuleBasedStateMachine):
         self.writes: list[MetadataRecord] = []
         self.answers: list[tuple[MetadataRecord, bool]] = []
         self.old_writes: list[MetadataRecord] = []
-        self.shown = -1
+        self.lost: dict[tuple[int, int], int] = {}
+        """The broker and the partition of each log that lost records -> the latest epoch before."""
         self.start()
 
     def start(self) -> None:
@@ -148,6 +149,23 @@ class History(RuleBasedStateMachine):
     def disk(self, broker: int, key: TopicPartition, is_failed: bool) -> None:
         self.controller.set_failed(broker, [key] * is_failed, [key] * (not is_failed))
 
+    @rule(number=st.integers(0, 1))
+    def lose_records(self, number: int) -> None:
+        """The log of a leader loses records: its broker serves it no more in this epoch."""
+        state = self.stored[number]
+        if state.leader in self.live:
+            self.lost[state.leader, number] = state.leader_epoch
+            self.controller.note_departed(KEYS[number], state.leader, state.leader_epoch)
+
+    def _waiting(self) -> list[tuple[int, int, int]]:
+        """The leaders that serve nothing: they wait for a higher epoch."""
+        states = [(*key, epoch, self.stored[key[1]]) for key, epoch in self.lost.items()]
+        return [
+            (broker, number, epoch)
+            for broker, number, epoch, state in states
+            if state.leader == broker and state.leader_epoch <= epoch
+        ]
+
     @rule()
     def elect(self) -> None:
         self.controller.elect("ticket", PREFERRED, None)
@@ -169,12 +187,15 @@ class History(RuleBasedStateMachine):
             self.read(number)
         self.controller.set_brokers({})  # every broker has ended its stop and has new disks
         self.controller.set_brokers(self._brokers())
+        for broker, number, epoch in self._waiting():  # a broker reports until the controller acts
+            self.controller.note_departed(KEYS[number], broker, epoch)
         while records := self.controller.decide(0.0).records:
             assert all(self._accept(record) for record in records)
             self.controller.replay(records)
         for state in self.stored:
             is_led = state.leader in self.live
             assert is_led == bool(self.live & set(state.isr or state.replicas)), "a live in-sync replica leads"
+        assert not self._waiting(), "no log that lost records is led in the epoch of the loss"
         fresh = ControllerMachine(self._view(), ControllerSettings(lambda topic: False), 0.0)
         assert not settle(fresh)
         assert fresh.view.image == self.controller.view.image == self._view().image
@@ -222,6 +243,7 @@ def test_mistakes_of_elections_are_found(mistake: Callable[..., Any], monkeypatc
             "_known_epoch", lambda self, place, latest: -9, marks=pytest.mark.seeds
         ),  # old states are replayed
         ("write_failed", lambda self, records: None),  # a refused write is taken for pending
+        ("note_departed", lambda self, key, broker, epoch: None),  # a log that lost records leads on
     ],
 )
 def test_mistakes_of_the_machine_are_found(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 
@@ -128,6 +129,28 @@ def test_it_ends_by_itself(node: HandlerBroker, room: Room, caplog: pytest.LogCa
     assert produce(node, 9).error_code == ErrorCode.NONE
     assert caplog.text.count(": producers are served again") == 1
     assert node.services.partitions.get("t", 0).stores_verbatim, "nothing is asked of the healthy"
+
+
+@pytest.mark.parametrize("limit", ["0", str(64 * MIB)])
+def test_a_disk_that_refuses_a_write_has_failed_until_it_has_room(node: HandlerBroker, room: Room, limit: str) -> None:
+    (status,) = node.services.partitions.directories.values()
+    node.config.change({}, {"log.min.free.bytes": limit})
+    disk = node.services.partitions.get("t", 0).disk
+    disk.failed(OSError(errno.EIO, "input/output error"))
+    look(node)
+    assert not status.is_failed
+    error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "refused")
+    error.__cause__ = OSError(errno.ENOSPC, "no space left on device")
+    room.free = 0
+    disk.failed(error)
+    look(node)
+    assert status.is_failed
+    room.free = MIB - 1
+    look(node)
+    assert status.is_failed
+    room.free = 80 * MIB
+    look(node)
+    assert not status.is_failed
 
 
 def test_the_setting_is_followed_while_the_broker_runs(node: HandlerBroker, room: Room) -> None:

@@ -43,3 +43,15 @@ def test_a_full_disk_takes_the_brokers_writes_and_a_lost_one_none() -> None:
     assert (status.refusal("t"), status.refusal(CONSUMER_OFFSETS)) == (FULL, None)
     status.set_offline(GONE)
     assert status.refusal("t") is status.refusal(CONSUMER_OFFSETS) is GONE
+
+
+def test_a_disk_without_room_has_failed_for_a_cluster_alone() -> None:
+    heard: list[bool] = []
+    status = DirectoryStatus("/d", DISK, lambda status: heard.append(status.is_failed))
+    status.set_full(FULL)
+    status.set_exhausted(is_exhausted=True)
+    assert status.refusal(CONSUMER_OFFSETS) is None, "the next write may fit"
+    status.set_exhausted(is_exhausted=False)
+    status.set_offline(GONE)
+    status.set_offline(None)
+    assert heard == [False, True, False, True, False]

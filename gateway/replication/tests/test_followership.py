@@ -123,6 +123,30 @@ def test_a_leader_is_followed_once_its_address_is_known(partition: Partition) ->
     assert partition.followed == {}
 
 
+def test_nothing_is_fetched_into_a_failed_directory(partition: Partition) -> None:
+    (status,) = partition.partitions.directories.values()
+    partition.order(leader=1)
+    status.set_offline(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone"))
+    assert partition.followed == {}
+    partition.order(leader=2)
+    assert partition.followed == {}
+    status.set_offline(None)
+    assert partition.followed == {"two": 1}
+
+
+def test_a_failed_directory_gives_up_all_but_the_last_replicas(partition: Partition) -> None:
+    (status,), failed = partition.partitions.directories.values(), list[set[tuple[str, int]]]()
+    partition.order(leader=0, isr=(0, 1))
+    partition.partitions.events.replicas_failed.append(lambda: failed.append({*partition.partitions.failed}))
+    status.set_exhausted(is_exhausted=True)
+    partition.order(leader=0, isr=(0,))
+    status.set_offline(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone"))
+    partition.order(leader=1, isr=(1,))
+    status.set_exhausted(is_exhausted=False)
+    status.set_offline(None)
+    assert failed == [{KEY}, set(), {KEY}, set()]
+
+
 def test_one_that_stops_leading_fails_its_appends(partition: Partition) -> None:
     partition.order(leader=0, isr=(0, 1))
     append = Append(partition.replica, ACKS_ALL)

@@ -28,7 +28,7 @@ class ObeyingBroker:
         """`read_topic`: the data of a topic's node in ZooKeeper; None without the node."""
         self.image = self.written_image = Image.empty()
         self.logs = set[tuple[str, int]]()
-        self.offline: Collection[tuple[str, int]] = ()
+        self.failed: Collection[tuple[str, int]] = ()
         self.knows_topics = False
         self.epoch = 1
         self.is_controller, self.controller_epoch, self.waiters = False, -1, WaitList()

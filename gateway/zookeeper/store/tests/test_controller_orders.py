@@ -133,7 +133,7 @@ def test_a_term_that_does_not_end_refuses_the_order(broker: ObeyingBroker) -> No
 
 def test_partitions_have_results_of_their_own(broker: ObeyingBroker) -> None:
     elsewhere = LED._replace(replicas=(1,))
-    broker.offline = [("t", 1)]
+    broker.failed = [("t", 1)]
     present = view(LED, LED, elsewhere)
     request = order(present)
     request.topic_states[0].partition_states += order(view(LED, LED, LED)).topic_states[0].partition_states[2:]
