@@ -8,6 +8,7 @@ from typing import NamedTuple
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.metadata.image import PartitionState
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.topic_partition import TopicPartition
 
 
 class Endpoint(NamedTuple):
@@ -67,7 +68,8 @@ class Reachability:
         """The live brokers that have the listener."""
         self._offline: Container[tuple[str, int]] = partitions.offline
         self._opening: Container[tuple[str, int]] = partitions.opening
-        self._all_are_open = not (partitions.offline or partitions.opening)
+        self._failed = context.broker.metadata.failed_replicas
+        self._all_are_open = not (partitions.offline or partitions.opening or self._failed)
         self.whole: PartitionState | None = None
         """The last state that `is_whole` has found whole: equal states of a topic are one object."""
 
@@ -94,6 +96,7 @@ class Reachability:
         return ErrorCode.LEADER_NOT_AVAILABLE if is_closed else ErrorCode.NONE
 
     def offline_replicas(self, topic: str, index: int, state: PartitionState) -> list[int]:
-        """The replicas on brokers that these clients cannot reach, and the one here if its log is offline."""
+        """The replicas on brokers that these clients cannot reach, and those whose log is offline."""
         reachable = self.brokers - {self._node_id} if (topic, index) in self._offline else self.brokers
-        return [broker for broker in state.replicas if broker not in reachable]
+        failed = self._failed.get(TopicPartition(topic, index), ())
+        return [broker for broker in state.replicas if broker not in reachable or broker in failed]

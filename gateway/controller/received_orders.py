@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 
 from headgate.gateway.controller.elections import NO_EPOCH
 from headgate.gateway.controller.orders import LEADER_DURING_DELETE, Stop
-from headgate.gateway.metadata.image import Image, Node, PartitionState
+from headgate.gateway.metadata.image import FailedReplicas, Image, Node, PartitionState
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord, TopicRecord
-from headgate.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from headgate.protocol.messages.leader_and_isr import FULL, LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from headgate.protocol.messages.stop_replica import StopReplicaRequest
 from headgate.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from headgate.protocol.steps import Steps
@@ -159,6 +159,21 @@ def _plan_partitions(before: Sequence[PartitionState], topic: OrderedTopic, plan
 
 def _steps_back(before: PartitionState, after: PartitionState) -> bool:
     return (after.leader_epoch, after.partition_epoch) < (before.leader_epoch, before.partition_epoch)
+
+
+def failed_replicas(request: UpdateMetadataRequest, before: FailedReplicas) -> Steps[FailedReplicas]:
+    """The replicas of live brokers that an order shows as offline, in steps. `before`: those known until now."""
+    live = {broker.id for broker in request.live_brokers}
+    found = {} if request.type == FULL else dict(before)
+    for number, (name, _, row) in enumerate(_rows(request), 1):
+        assert isinstance(row, UpdateMetadataPartitionState)
+        key = TopicPartition(name, row.partition_index)
+        found.pop(key, None)
+        if not live.isdisjoint(row.offline_replicas):
+            found[key] = tuple(broker for broker in row.offline_replicas if broker in live)
+        if not number % ROWS_A_STEP:
+            yield
+    return found
 
 
 def missing_topics(image: Image, topics: Iterable[OrderedTopic]) -> dict[str, bytes]:

@@ -23,11 +23,16 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from headgate.protocol.topic_partition import TopicPartition
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 _NOT_HOSTED, _NO_SUCH_ID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
+
+
+FailedReplicas = Mapping[TopicPartition, tuple[int, ...]]
+"""By partition: the live brokers that cannot serve their replica, as a disk has failed. No record has them."""
 
 
 class PartitionState(NamedTuple):

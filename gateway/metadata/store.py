@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config import catalogue, group_config
 from headgate.gateway.config.definition import Definition
-from headgate.gateway.metadata.image import Image, Node, changed_topics
+from headgate.gateway.metadata.image import FailedReplicas, Image, Node, changed_topics
 from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
@@ -118,6 +118,8 @@ class MetadataStore(ABC):
         self.image = image
         self.waiters = WaitList()
         """The requests that wait for a change to settle."""
+        self.failed_replicas: FailedReplicas = {}
+        """As the controller knows them."""
         self._config = config
         self._random = random
         self._prepare = prepare
@@ -167,6 +169,12 @@ class MetadataStore(ABC):
     def renew_image(self) -> None:
         """Drop results cached with the image, such as Metadata responses: the broker serves other partitions now."""
         self.image = self.image._replace()
+
+    def set_failed_replicas(self, failed: FailedReplicas) -> None:
+        """Show these replicas as offline."""
+        if failed != self.failed_replicas:
+            self.failed_replicas = failed
+            self.renew_image()
 
     def require_controller(self) -> None:
         """Raises KafkaError(NOT_CONTROLLER) unless this broker is the controller, which changes topics for clients."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from headgate.gateway.controller.cluster_view import ClusterView, ListenerEndpoint, LiveBroker
+from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, ListenerEndpoint, LiveBroker
 from headgate.gateway.controller.orders import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -22,6 +22,7 @@ from headgate.gateway.controller.received_orders import (
     PLACEHOLDER,
     OrderedTopic,
     TopicPlan,
+    failed_replicas,
     in_pieces,
     is_fenced,
     live_brokers,
@@ -34,7 +35,7 @@ from headgate.gateway.controller.received_orders import (
     without_id,
 )
 from headgate.gateway.controller.tests.clusters import T0, TOPIC_ID, state, view
-from headgate.gateway.metadata.image import Image, Node, PartitionState
+from headgate.gateway.metadata.image import FailedReplicas, Image, Node, PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.tests.builders import over_the_wire
 from headgate.protocol.errors import ErrorCode
@@ -47,6 +48,8 @@ from headgate.protocol.topic_partition import TopicPartition
 SENDER = Sender(1, 7, "INTERNAL")
 OTHER_ID = b"u" * 16
 PRESENT = view(state(1, (1, 3), epoch=4, version=9), state(-1, (2,), (2, 3), epoch=2), state(3, (3,), epoch=5))
+
+T1 = TopicPartition("t", 1)
 
 
 def plan(image: Image, topic: OrderedTopic, deleted: Collection[bytes] = ()) -> TopicPlan:
@@ -80,6 +83,19 @@ def test_update_metadata_of_any_version_becomes_the_view(version: int) -> None:
     request = over_the_wire(update_metadata(SENDER, 3, PRESENT, gone, version), version)  # type: ignore[arg-type]
     assert obeyed(image, request, {}) == Image.empty()
     assert obeyed(Image.empty(), request, {"t": TOPIC_ID}) == Image.empty()
+
+
+@pytest.mark.parametrize("version", range(4, 9))
+def test_offline_replicas_of_live_brokers_are_known(version: int) -> None:
+    both = view(state(1, (1,), (1, 2, 4)), state(1, (1,), (1, 2)), live=(1, 2, 3))
+    both = both._replace(failed=frozenset((FailedReplica(2, T0), FailedReplica(2, T1))))
+    one = both._replace(failed=frozenset((FailedReplica(2, T1),)))
+    known: FailedReplicas = {}
+    for old, new, wanted in ((None, both, {T0: (2,), T1: (2,)}), (both, one, {T1: (2,)}), (None, one, {T1: (2,)})):
+        request = update_metadata(SENDER, 3, old, new, version)
+        assert request is not None
+        known = finish(failed_replicas(over_the_wire(request, version), known))
+        assert known == wanted
 
 
 def test_unknown_partitions_before_ordered_ones_are_placeholders() -> None:

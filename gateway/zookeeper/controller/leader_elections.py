@@ -7,6 +7,7 @@ A partition whose state cannot be written is given up until its node changes.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
@@ -73,6 +74,7 @@ class LeaderElections:
         )
         view = ClusterView(image, self._with_own(brokers), self._own_failed())
         self.machine = ControllerMachine(view, settings, self._clock.monotonic_ms())
+        self._show_failed(view)
         self._timer = self._scheduler.call_at(self.machine.rebalance_at_ms, self._check_balance)
         for name in image.topics:
             self._note_departed(name)
@@ -117,6 +119,7 @@ class LeaderElections:
         """Take over the registered brokers."""
         if self.machine is not None:
             self.machine.set_brokers(self._with_own(brokers))
+            self._show_failed(self.machine.view)
             self.view_changed()
 
     def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
@@ -128,8 +131,16 @@ class LeaderElections:
             if new:
                 message = "broker %d has %d more offline replicas, such as %s: others lead if they are in sync"
                 logger.warning(message, broker_id, len(new), min(new))
+            self._show_failed(self.machine.view)
             self._watches.notify()
             self.view_changed()
+
+    def _show_failed(self, view: ClusterView) -> None:
+        """Show the failed replicas to clients of this broker."""
+        found = defaultdict[TopicPartition, tuple[int, ...]](tuple)
+        for broker_id, key in sorted(view.failed):
+            found[key] += (broker_id,)
+        self._store.set_failed_replicas(found)
 
     def own_failed(self, before: Iterable[TopicPartition], lost: Mapping[TopicPartition, int]) -> None:
         """Take over the failed replicas of this broker, as `MetadataStore.report_failed`. `before`: the last ones."""

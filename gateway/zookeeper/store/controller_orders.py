@@ -19,6 +19,7 @@ from headgate.gateway.controller.received_orders import (
     NO_ID,
     OrderedTopic,
     existing_partitions,
+    failed_replicas,
     in_pieces,
     is_fenced,
     live_brokers,
@@ -199,6 +200,7 @@ class ControllerOrders:
         if request.type == FULL:
             yield from self._remove_missing(topics)
         yield from self._apply(topics)
+        self._store.set_failed_replicas((yield from failed_replicas(request, self._store.failed_replicas)))
         if request.type != INCREMENTAL:  # the full one is yet to come, or was there; Kafka 3.9 names no type
             self._store.note_topics_known()
         if request.type == FULL:

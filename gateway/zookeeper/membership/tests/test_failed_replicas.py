@@ -115,6 +115,15 @@ class Disks:
         code: int = response.code if isinstance(response, KafkaError) else response.topics[0].partitions[0].error_code
         return code
 
+    def offline(self, index: int) -> list[int]:
+        """The offline replicas that all brokers show to clients."""
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        answers = [self.ask(number, asked, 9).topics[0].partitions for number in range(len(self.brokers))]
+        first, *others = [next(row for row in rows if row.partition_index == index) for rows in answers]
+        assert all(other.offline_replicas == first.offline_replicas for other in others)
+        found: list[int] = first.offline_replicas
+        return found
+
     def notifications(self) -> int:
         return len(self.keeper.tree.nodes[LOG_DIR_EVENTS_PATH].children)
 
@@ -146,6 +155,8 @@ def test_another_leads_what_is_on_a_failed_disk(disks: Disks, leader: int) -> No
     assert all(disks.brokers[number].has_all(0, 3) for number in others)
     rows = broker.answer(DescribeLogDirsRequest(topics=None), 4).results
     assert sorted(row.error_code for row in rows) == [NONE, STORAGE]
+    assert disks.offline(0) == [leader]
+    assert disks.offline(1) == []
     assert disks.notifications() == 0
 
 
@@ -161,6 +172,7 @@ def test_a_disk_that_works_again_joins_the_sets(disks: Disks, leader: int) -> No
     assert disks.state(0).leader == 2
     assert set(disks.state(0).isr) == {0, 1, 2}
     assert broker.has_all(0, 1)
+    assert disks.offline(0) == []
     view = disks.brokers[0].services.metadata._own_term().elections.view  # type: ignore[attr-defined]
     assert not view.failed
 

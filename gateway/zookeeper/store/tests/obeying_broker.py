@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.image import FailedReplicas, Image, Node
 from headgate.gateway.runtime.tasks import NEVER, Changes, Task, Tasks, WaitList, as_task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import handler_of, over_the_wire
@@ -30,6 +30,7 @@ class ObeyingBroker:
         self.logs = set[tuple[str, int]]()
         self.failed: Collection[tuple[str, int]] = ()
         self.knows_topics = False
+        self.failed_replicas: FailedReplicas = {}
         self.epoch = 1
         self.is_controller, self.controller_epoch, self.waiters = False, -1, WaitList()
         self._read_topic = read_topic
@@ -57,6 +58,9 @@ class ObeyingBroker:
 
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
         self.image = self.written_image = self.image._replace(brokers=brokers)
+
+    def set_failed_replicas(self, failed: FailedReplicas) -> None:
+        self.failed_replicas = failed
 
     def check_controller(self) -> None:
         self.checks += 1
