@@ -30,7 +30,7 @@ from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
-from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
+from headgate.gateway.replication.append import ACKS_ALL, await_offset
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.scheduler import Timer
 from headgate.gateway.runtime.tasks import (
@@ -460,7 +460,7 @@ class Coordinator(Generic[S]):
             return
         error = self._too_few_in_sync(decision)
         if not is_in_time:
-            message = f"it was not written to every in-sync replica within {self._topic.write_timeout_ms} ms"
+            message = f"not every in-sync replica has it; the longest wait is {self._topic.write_timeout_ms} ms"
             error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
         for ticket, reply in decision.replies:
             ticket.answer(error or reply)  # type: ignore[attr-defined]
@@ -479,16 +479,15 @@ class Coordinator(Generic[S]):
         return None
 
     def _await_high_watermark(self, end_offset: int, deadline_ms: float) -> Task[bool]:
-        """Whether the high watermark reaches the offset before the deadline, and before the shard ends."""
+        """Whether the high watermark reaches the offset before the deadline, and before the shard ends.
+
+        False as well if appends that wait are failed: the set cannot be changed, and its followers are gone.
+        """
         replica, ended, passed = self.replica, self.ended, WaitList()
         changes = Changes((passed, ended), deadline_ms)
-
-        def ended_append(_: Append) -> None:  # an append also fails if another leader epoch has begun
-            if replica.high_watermark >= end_offset:
-                self.services.tasks.touch(passed)
-
-        await_offset(replica, end_offset, ended_append)
-        yield changes
+        append = await_offset(replica, end_offset, lambda _: self.services.tasks.touch(passed))
+        if not append.has_ended:
+            yield changes
         return ended is self.ended and replica.high_watermark >= end_offset
 
     def _defer_effects(self, decision: Decision) -> None:
@@ -511,7 +510,10 @@ class Coordinator(Generic[S]):
                 is_staged = False
                 yield next_turn(self.services.scheduler)
             elif not (yield from self._await_high_watermark(end_offset, NEVER)):
-                return  # the broker stops, or the shard has ended
+                if ended is not self.ended or self.services.scheduler.is_over:
+                    return
+                yield sleep(self.services.scheduler, TICK_RETRY_MS)
+                continue
             self.services.batcher.write_all()  # the first effect may wait for nothing else
             while ended is self.ended and self._effects and self.replica.high_watermark >= self._effects[0][0]:
                 _, decision = self._effects.popleft()

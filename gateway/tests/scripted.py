@@ -174,6 +174,10 @@ class ScriptedPartition:
         else:
             done(info)
 
+    def fail_waiting_appends(self) -> None:
+        """No follower sends a fetch, and the in-sync set cannot be changed."""
+        self._commits.fail_all(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
     def release(self) -> None:
         """Every replica has everything."""
         self.holds = False

@@ -108,6 +108,16 @@ def test_a_commit_not_replicated_in_time_makes_the_client_retry() -> None:
     assert bench.ask(reading) == [read(7)]
 
 
+def test_a_commit_without_followers_fails_at_once() -> None:
+    bench = Bench(lambda partition: setattr(partition, "holds", True))
+    heard = bench.commit(7)
+    bench.run()
+    assert heard == []
+    bench.partition.fail_waiting_appends()
+    bench.run()
+    assert heard == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
 def test_too_few_in_sync_after_a_write_make_clients_retry() -> None:
     bench = Bench(lambda partition: setattr(partition, "holds", True))
     commit, reads = bench.commit(7), bench.ask(reading)

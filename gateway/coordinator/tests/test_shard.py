@@ -113,6 +113,19 @@ def test_effects_wait_for_the_high_watermark_and_keep_their_order() -> None:
     assert [effect.transactional_id for effect, _ in bench.performed] == ["a", "b"]
 
 
+def test_effects_go_on_after_waiting_appends_have_failed() -> None:
+    bench = TransactionBench(lambda partition: setattr(partition, "holds", True))
+    bench.begin()
+    bench.end()
+    bench.run()
+    bench.partition.fail_waiting_appends()
+    bench.time.advance(60_000)
+    assert bench.performed == []
+    bench.partition.release()
+    bench.time.advance(60_000)
+    assert [effect.transactional_id for effect, _ in bench.performed] == ["a"]
+
+
 def test_effects_of_a_failed_write_are_dropped() -> None:
     bench = TransactionBench()
     bench.begin()
