@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headgate.gateway.replication.follower import Follower
 from headgate.gateway.tests.simulation.clients import GROUP, History
-from headgate.gateway.tests.simulation.cluster import TOPIC, Cluster
+from headgate.gateway.tests.simulation.cluster import MIN_IN_SYNC, TOPIC, Cluster
 from headgate.gateway.tests.simulation.replicas import Replicas, batches
 from headgate.gateway.tests.simulation.transactions import SOURCE, transformed
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
@@ -30,7 +30,8 @@ class Checks:
         self._replicas = Replicas(cluster)
         self._leaders: dict[tuple[str, int, int], int] = {}
         cluster.keeper.written.append(self._note_write)
-        history.grown.append(self._check_in_sync)
+        history.when_grown.append(self._check_in_sync)
+        history.when_acknowledged.append(self._check_copies)
         self._look()
 
     def _require(self, holds: bool, rule: str) -> None:
@@ -57,6 +58,7 @@ class Checks:
         self._require(new["leader_epoch"] >= old["leader_epoch"], f"{name}: the leader epoch falls: {old} {new}")
         self._require(new["controller_epoch"] >= old["controller_epoch"], f"{name}: the controller epoch falls")
         self._require(bool(new["isr"]), f"{name}: nothing is in sync")
+        self._require(new["leader"] in {-1, *new["isr"]}, f"{name}: the leader is not in sync: {new}")
         if new["leader_epoch"] == old["leader_epoch"]:
             self._require(new["leader"] == old["leader"], f"{name}: two leaders in one epoch: {old} {new}")
             return
@@ -77,6 +79,11 @@ class Checks:
             there = self._replicas.end(node_id, TOPIC, index)
             rule = f"broker {node_id} is in sync for {index} with records before {there}; the clients know of {end}"
             self._require(there >= end, rule)
+
+    def _check_copies(self, index: int, end: int) -> None:
+        """What was acknowledged just now is on enough disks, whatever consumers may read of a leader that is alone."""
+        copies = sum(self._replicas.end(node_id, TOPIC, index) >= end for node_id in self._cluster.node_ids)
+        self._require(copies >= MIN_IN_SYNC, f"{copies} replicas of {index} have the records before {end}")
 
     def _look(self) -> None:
         """Look at all brokers, now and then."""

@@ -98,8 +98,10 @@ class History:
         """(partition, offset) -> the value that a consumer has read there."""
         self.ends: dict[int, int] = {}
         """The end of the records of a partition that clients know to be committed."""
-        self.grown: list[Callable[[int], None]] = []
+        self.when_grown: list[Callable[[int], None]] = []
         """Called with a partition whose end has grown."""
+        self.when_acknowledged: list[Callable[[int, int], None]] = []
+        """Called with a partition and the end of the records that were acknowledged."""
         self.committed: dict[tuple[str, int], int] = {}
         """(group, partition) -> the last offset whose commit was acknowledged."""
         self.working = 0
@@ -109,7 +111,7 @@ class History:
         """Note that a client knows the records of a partition before `end`."""
         if end > self.ends.get(index, 0):
             self.ends[index] = end
-            for listener in self.grown:
+            for listener in self.when_grown:
                 listener(index)
 
 
@@ -275,7 +277,10 @@ class ClientHost(Host):
         for number, value in enumerate(batch.values):
             self.history.acknowledged[index, value] = base + number if base >= 0 else -1
         if base >= 0:
-            self.history.note_end(index, base + len(batch.values))
+            end = base + len(batch.values)
+            self.history.note_end(index, end)
+            for listener in self.history.when_acknowledged:
+                listener(index, end)
 
     def consume(self, index: int, isolation_level: int = READ_UNCOMMITTED) -> Task[None]:
         """Read a partition from its beginning, for ever."""

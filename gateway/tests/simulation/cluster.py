@@ -30,6 +30,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 TOPIC: Final = "t"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 FIRST_PORT: Final = 9_100
+MIN_IN_SYNC: Final = 2
 SETTINGS: Final = {
     "zookeeper.connect": "zookeeper:2181",
     "zookeeper.session.timeout.ms": str(int(SESSION_MS)),
@@ -39,7 +40,7 @@ SETTINGS: Final = {
     "replica.fetch.backoff.ms": "300",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    "min.insync.replicas": "2",
+    "min.insync.replicas": str(MIN_IN_SYNC),
     "auto.create.topics.enable": "false",
     "leader.imbalance.check.interval.seconds": "5",
     "group.initial.rebalance.delay.ms": "100",

@@ -41,6 +41,7 @@ class Faults:
         """No more faults: all that is broken becomes whole, and all brokers start."""
         self._is_over = True
         self._world.note("all faults end")
+        self._speed_up()
         cluster = self._cluster
         for sender, receiver in sorted(cluster.network.cut_ways):
             cluster.network.heal(sender, receiver)
@@ -162,8 +163,14 @@ class Faults:
         self._world.note(f"the network takes {self._cluster.network.delay_ms} ms")
         self._world.after(self._some_ms(), self._speed_up)
 
+    def slow_keeper(self) -> None:
+        """ZooKeeper takes longer for a while."""
+        self._cluster.network.keeper_delay_ms = self._random.choice((20.0, 100.0, 400.0))
+        self._world.note(f"ZooKeeper takes {self._cluster.network.keeper_delay_ms} ms")
+        self._world.after(self._some_ms(), self._speed_up)
+
     def _speed_up(self) -> None:
-        self._cluster.network.delay_ms = 0.5
+        self._cluster.network.delay_ms, self._cluster.network.keeper_delay_ms = 0.5, 0.0
 
     def jump_clock(self) -> None:
         """The wall clock of a broker jumps."""
@@ -196,6 +203,7 @@ class Faults:
         lose_keeper: 2.0,
         cut_client: 1.0,
         slow_network: 2.0,
+        slow_keeper: 2.0,
         jump_clock: 1.0,
         fill_disk: 1.0,
     }

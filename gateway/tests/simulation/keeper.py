@@ -55,7 +55,8 @@ class SimulatedZooKeeper(ZooKeeperModel):
 
     def put(self, queue: Queue, arrive: Callable[[], None]) -> None:
         super().put(queue, arrive)
-        self.world.after(self.network.delay(), partial(self._arrive, id(queue)))
+        delay_ms = self.network.delay() + self.network.keeper_delay_ms
+        self.world.after(delay_ms, partial(self._arrive, id(queue)))
 
     def _arrive(self, number: int) -> None:
         session, is_request = self._of_queues[number]

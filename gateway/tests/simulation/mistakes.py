@@ -9,10 +9,30 @@ from typing import Any, Final, NamedTuple
 
 from headgate.gateway.controller import controller, elections
 from headgate.gateway.controller.controller import ControllerMachine
-from headgate.gateway.replication.fetching import fetcher
+from headgate.gateway.coordinator.coordinator import Coordinator
+from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.log_replay import LogReplay
+from headgate.gateway.coordinator.runtime import CoordinatorRuntime
+from headgate.gateway.coordinator.transactions import initialization
+from headgate.gateway.coordinator.transactions.marker_writer import EndingTransaction, RetryingMarkerWriter
+from headgate.gateway.replication.fetching import fetcher, replica_fetchers
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
-from headgate.gateway.replication.progress import Progress
+from headgate.gateway.replication.follower import Follower
+from headgate.gateway.replication.in_sync_replicas import InSyncReplicas
+from headgate.gateway.replication.leadership import Leadership
+from headgate.gateway.replication.progress import FollowerProgress, Progress
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import value_of
+from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
+from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
+from headgate.gateway.zookeeper.session import SetData
+from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.log import following
+from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 
 MOST_SEEDS: Final = 60
@@ -24,6 +44,13 @@ class Mistake(NamedTuple):
 
     first_seed: int
     replaced: tuple[tuple[Any, str, Any], ...]
+
+
+def _nothing(*_: Any, **_named: Any) -> None:
+    """Nothing is checked or done, and nothing is known."""
+
+
+# Followers
 
 
 def _cuts_to_watermark(self: ReplicaFetcher, partition: FollowedPartition) -> Any:
@@ -39,8 +66,33 @@ def _cuts_nothing(self: ReplicaFetcher, partition: FollowedPartition, _: int, _e
     self._delay(partition, "its history is another one", now_ms)
 
 
+def _cuts_as_leader_says(log: Any, _epoch: int, end_offset: int) -> int:
+    return int(min(end_offset, log.end_offset))
+
+
+def _commits_what_it_has(log: Any, append: Any) -> tuple[int, int]:
+    return log.end_offset, max(log.start_offset, append.start_offset)
+
+
+def _forgets_producers(log: Log, staged: Any, headers: Any, view: memoryview) -> None:
+    staged.add_run(view, [(header.size, header.last_offset, header.max_timestamp) for header in headers])
+    log.end_offset = headers[-1].last_offset + 1
+
+
+# Leaders
+
+
 def _commits_at_write(self: Replica) -> None:
     self.commits_at_write = self._resigned is None
+
+
+def _commits_before_sync(self: Replica, written_end: int) -> int:
+    end = written_end
+    if self.progress is not None:
+        if self.progress.note_write(written_end, self.disk.clock.monotonic_ms()):
+            self._touch(self.progress.waiters)
+        end = self.progress.committed_end(end)
+    return self.high_watermark if self._resigned is not None else end
 
 
 def _acknowledges_ahead(self: Progress, leader_end: int) -> int:
@@ -48,37 +100,177 @@ def _acknowledges_ahead(self: Progress, leader_end: int) -> int:
     return min(leader_end, ends[-1]) if ends else leader_end
 
 
-def _any_replica(state: Any, online: Any, stopping: Any, *, is_unclean: bool) -> Any:
-    return _next_state(state._replace(isr=state.replicas), online, stopping, is_unclean=is_unclean)
+def _trusts_last_epoch(self: Progress, leader_end: int) -> None:
+    self._leader_end = self.epoch_start = leader_end
 
 
-def _without_new_epoch(state: Any, leader: int, isr: Any) -> Any:
-    return state._replace(leader=leader, isr=tuple(isr), partition_epoch=state.partition_epoch + 1)
+def _configures_first(self: Leadership, replica: Replica, topic: Any, log_config: Any) -> None:
+    replica.configure(log_config)
+    _apply(self, replica, topic, log_config)
 
 
 def _reads_to_end(self: Replica, _isolation_level: int) -> int:
     return self.log.written_end
 
 
-def _checks_nothing(*_: Any, **_named: Any) -> None:
-    """Nothing is checked, and nothing is known."""
+def _takes_any(self: Progress, node_id: int, _high_watermark: int) -> bool:
+    return node_id not in self.counted
+
+
+def _shrinks_at_once(self: InSyncReplicas, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Any:
+    progress._in_sync &= frozenset(isr)
+    progress.join(())
+    replica.advance_high_watermark()
+    return _alter(self, replica, progress, isr)
+
+
+def _claims_fetch(self: FollowerProgress, _offset: int, log_start: int, leader_end: int, now_ms: float) -> None:
+    _note_fetch(self, leader_end, log_start, leader_end, now_ms)
+
+
+# In-sync sets in ZooKeeper
+
+
+def _writes_over_any_version(self: ZooKeeperIsrManager, change: Any, node: Any) -> SetData:
+    state = LeaderAndIsr.decode(*change.partition, node.data)
+    return SetData(change.path, state._replace(isr=change.isr).encode(), node.stat.version)
+
+
+def _takes_lost_answer_for_refusal(self: ZooKeeperIsrManager, change: Any, wanted: SetData) -> Any:
+    outcome = yield from _write_one(self, change, wanted)
+    if outcome is None:
+        self._waiting.remove(change)
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer")
+    return outcome
+
+
+def _writes_after_session(self: ZooKeeperIsrManager, change: Any, node: Any) -> Any:
+    change.replica = _NeverResigned
+    return _plan(self, change, node)
+
+
+class _NeverResigned:
+    has_resigned = False
+
+
+# The controller
+
+
+def _any_replica(state: Any, online: Any, stopping: Any, *, is_unclean: bool) -> Any:
+    return _next_state(state._replace(isr=state.replicas), online, stopping, is_unclean=is_unclean)
+
+
+def _leaves_set_as_leader(state: Any, online: Any, stopping: Any, *, is_unclean: bool) -> Any:
+    if state.leader in online and state.leader in stopping and state.leader in state.isr and len(state.isr) > 1:
+        return elections._next(state, state.leader, [each for each in state.isr if each != state.leader])
+    return _next_state(state, online, stopping, is_unclean=is_unclean)
+
+
+def _without_new_epoch(state: Any, leader: int, isr: Any) -> Any:
+    return state._replace(leader=leader, isr=tuple(isr), partition_epoch=state.partition_epoch + 1)
 
 
 def _forgets_departed(self: ControllerMachine, brokers: Any) -> None:
     self.view = self.view._replace(brokers=dict(brokers))
 
 
+# Coordinators
+
+
+def _answers_at_write(self: Any, decision: Any) -> None:
+    for ticket, reply in decision.replies:
+        ticket.answer(reply)
+
+
+def _serves_before_load(self: Any) -> None:
+    if self.shard is None:
+        self._loaded(LogReplay(self._make_shard(), self.replica.log.start_offset), 0.0)
+
+
+def _keeps_its_shard(self: Any, index: int) -> bool:
+    return index in self._coordinators
+
+
+def _takes_refusal_for_marker(self: EndingTransaction, place: tuple[str, int], error: Any) -> None:
+    _end_write(self, place, None if error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
+
+
+def _awaits_no_marker(self: RetryingMarkerWriter, effect: Any, coordinator_epoch: int) -> Any:
+    ending = EndingTransaction(effect, coordinator_epoch)
+    self._append_soon(ending, ending.missing)
+    return True
+    yield
+
+
+def _keeps_open_transaction(shard: Any, key: str, transaction: Any, expected: Any, version: int) -> Any:
+    return (
+        transaction.holder
+        if transaction.producer_epoch >= 0
+        else _producer_for_answer(shard, key, transaction, expected, version)
+    )
+
+
+def _commits_offsets_of_any(self: GroupShard, producer: Any, _is_commit: bool) -> None:
+    _replay_marker(self, producer, True)
+
+
+def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, decide: Any) -> Any:
+    return (yield from value_of(self._submit(decide)))
+
+
 _begin = ReplicaFetcher.begin
+_apply = Leadership.apply
+_alter = InSyncReplicas._alter
+_note_fetch = FollowerProgress.note_fetch
+_write_one = ZooKeeperIsrManager._write_one
+_plan = ZooKeeperIsrManager._plan
 _next_state = elections.next_state
+_end_write = EndingTransaction.end_write
+_producer_for_answer = initialization._producer_for_answer
+_replay_marker = GroupShard.replay_marker
 
 MISTAKES: Final[dict[str, Mistake]] = {
-    "cuts to the watermark": Mistake(11, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
-    "cuts nothing": Mistake(1, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
+    "cuts to the watermark": Mistake(0, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
+    "cuts nothing": Mistake(0, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
+    "cuts where the leader says": Mistake(0, ((fetcher, "common_end", _cuts_as_leader_says),)),
+    "a follower commits what it has": Mistake(0, ((replica_fetchers, "progress", _commits_what_it_has),)),
+    "followers acknowledge before the sync": Mistake(0, ((Follower, "is_durable", True),)),
+    "followers forget producers": Mistake(0, ((following, "_stage", _forgets_producers),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
-    "acknowledges with the first follower": Mistake(10, ((Progress, "committed_end", _acknowledges_ahead),)),
+    "acknowledges before the sync": Mistake(0, ((Replica, "_committed_end", _commits_before_sync),)),
+    "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
+    "takes a fetch for a copy of all": Mistake(0, ((FollowerProgress, "note_fetch", _claims_fetch),)),
+    "trusts what followers had in the last epoch": Mistake(0, ((Progress, "begin_epoch", _trusts_last_epoch),)),
+    "a new leader commits its whole log": Mistake(0, ((Leadership, "apply", _configures_first),)),
+    "acknowledges with too few in sync": Mistake(0, ((Replica, "check_in_sync", _nothing),)),
+    "ignores the leader epoch of a fetch": Mistake(0, ((Replica, "check_leader_epoch", _nothing),)),
+    "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
+    "a new leader tells its old end": Mistake(0, ((Replica, "is_catching_up", False),)),
+    "reads open transactions": Mistake(0, ((Log, "stable_offset", property(lambda self: self.end_offset)),)),
+    "names no aborted transaction": Mistake(0, ((Replica, "aborted", lambda *_, **_named: []),)),
+    "takes any batch of a producer": Mistake(0, ((Producers, "check", _nothing),)),
+    "expands the set unchecked": Mistake(0, ((Progress, "may_join", _takes_any),)),
+    "joins before it counts": Mistake(0, ((Replica, "count_joining", _nothing),)),
+    "shrinks before the write": Mistake(0, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
+    "writes sets over any version": Mistake(0, ((ZooKeeperIsrManager, "_plan", _writes_over_any_version),)),
+    "takes a lost answer for a refusal": Mistake(
+        0, ((ZooKeeperIsrManager, "_write_one", _takes_lost_answer_for_refusal),)
+    ),
+    "writes sets after its session": Mistake(0, ((ZooKeeperIsrManager, "_plan", _writes_after_session),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
+    "elects unclean": Mistake(0, ((LeaderElections, "_is_unclean", lambda *_: True),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
-    "consumers read to the end": Mistake(1, ((Replica, "readable_end", _reads_to_end),)),
-    "takes any batch of a producer": Mistake(0, ((Producers, "check", _checks_nothing),)),
-    "forgets that a broker was away": Mistake(1, ((ControllerMachine, "set_brokers", _forgets_departed),)),
+    "a stop leaves the set without an election": Mistake(0, ((controller, "next_state", _leaves_set_as_leader),)),
+    "forgets that a broker was away": Mistake(0, ((ControllerMachine, "set_brokers", _forgets_departed),)),
+    "forgets that a leader was away": Mistake(0, ((LeaderElections, "_note_departed", _nothing),)),
+    "obeys older controllers": Mistake(0, ((ControllerOrders, "_check_epoch", _nothing),)),
+    "a coordinator answers at the write": Mistake(0, ((Coordinator, "_reply", _answers_at_write),)),
+    "a coordinator serves before it has loaded": Mistake(0, ((Coordinator, "_load", _serves_before_load),)),
+    "a coordinator keeps its shard": Mistake(0, ((CoordinatorRuntime, "_is_same", _keeps_its_shard),)),
+    "takes a refusal for a marker": Mistake(0, ((EndingTransaction, "end_write", _takes_refusal_for_marker),)),
+    "ends a transaction before its markers": Mistake(0, ((RetryingMarkerWriter, "write", _awaits_no_marker),)),
+    "a new producer keeps its epoch": Mistake(0, ((initialization, "_producer_for_answer", _keeps_open_transaction),)),
+    "commits offsets of aborted transactions": Mistake(0, ((GroupShard, "replay_marker", _commits_offsets_of_any),)),
+    "takes commits of any generation": Mistake(0, ((offset_requests, "_check_commit", _nothing),)),
+    "a dual commit skips ZooKeeper": Mistake(0, ((DualGroup, "_commit", _answers_before_keeper),)),
 }

@@ -40,6 +40,8 @@ class Network:
         """The brokers, by port."""
         self.cut_ways: set[tuple[str, str]] = set()
         self.delay_ms = 0.5
+        self.keeper_delay_ms = 0.0
+        """How much longer ZooKeeper takes than the others."""
         self._connections: list[MemoryConnection] = []
 
     def transports(self, host: Host) -> Callable[[Link], Transport]:

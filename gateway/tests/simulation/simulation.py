@@ -36,6 +36,8 @@ class Simulation:
         settings: dict[str, str] = {}
         if plan.random() < 0.4:
             settings["headgate.flush"] = "commit"
+        if plan.random() < 0.3:
+            settings["replica.fetch.max.bytes"] = "300"
         self._has_members, self._has_transactions = plan.random() < 0.4, plan.random() < 0.5
         self._times_out = plan.random() < 0.3
         is_dual = not self._has_members and plan.random() < 0.3

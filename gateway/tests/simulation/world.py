@@ -85,7 +85,7 @@ class Host:
 
     @property
     def due_ms(self) -> float:
-        """The time at which something is due here; never, while the loop does not run. Only what runs here changes it."""
+        """The time at which something is due here; never, while the loop does not run. Its own events change it."""
         if self._due_ms is None:
             runs = self._is_serving and not self.is_paused
             self._due_ms = self.world.now_ms + self.scheduler.idle_ms() if runs else float("inf")
