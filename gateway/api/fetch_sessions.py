@@ -444,6 +444,10 @@ class CachedPartition:
         self.session.dirty[self] = None
         return self.session.changed
 
+    def note(self) -> None:
+        """The high watermark has moved, which a response may say, and which is no reason to send one."""
+        self.session.dirty[self] = None
+
     def is_unchanged(self, data: PartitionData) -> bool:
         """Whether a row without records has no news."""
         return (

@@ -350,7 +350,11 @@ class Replica:
                 log.producers.replicated(end_offset)
             if self._commits is not None:
                 self._commits.advance(end_offset)
-            if self.waiters.waiters or self.waiters.watches or self.progress is not None:
+            if self.progress is not None:
+                self._touch(self.waiters)
+                for watch in self.progress.waiters.watches:  # followers wait for records alone
+                    watch.note()
+            elif self.waiters.waiters or self.waiters.watches:
                 self.notify()
 
     def check_in_sync(self, code: ErrorCode) -> None:

@@ -26,7 +26,7 @@ from headgate.protocol.errors import without_frames
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
 
-# A cancelled timer stays in the heap until it is due, or until cancelled timers outnumber the live ones.
+# A cancelled timer stays in the heap until it is the first one, or until cancelled timers outnumber the live ones.
 _COMPACT_ABOVE = 1024
 
 # A thread that works in slices releases Python's lock (GIL) after `SLICE_S`: first for `MOMENT_S`, in which the loop
@@ -265,7 +265,15 @@ class Scheduler:
         """Milliseconds until the next scheduled work; 0 while any thread runs, which may end at any time."""
         if self._soon or (self._workers is not None and self._workers.running):
             return 0.0
-        return self._timers[0][0] - self._clock.monotonic_ms() if self._timers else float("inf")
+        return self._next_ms() - self._clock.monotonic_ms()
+
+    def _next_ms(self) -> float:
+        """The time of the next timer. Cancelled ones before it go: each would cost a wakeup."""
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+            self._cancelled -= 1
+        return timers[0][0] if timers else float("inf")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve timers until cancelled."""
@@ -301,7 +309,7 @@ class Scheduler:
         if self._soon:
             await trio.lowlevel.checkpoint()
             return
-        self._sleeping_until_ms = self._timers[0][0] if self._timers else float("inf")
+        self._sleeping_until_ms = self._next_ms()
         left_ms = self._sleeping_until_ms - self._clock.monotonic_ms()
         with trio.move_on_after(max(left_ms, 0) / 1000.0):
             await self._wakeup.wait()

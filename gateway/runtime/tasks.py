@@ -66,6 +66,9 @@ class Watch(Protocol):
     def mark(self) -> WaitList:
         """Mark the watched thing as changed. Returns the list that waits for the mark; that list is touched next."""
 
+    def note(self) -> None:
+        """Note a change that nobody waits for: it is read together with the next one. The watch goes on."""
+
 
 class WaitList:
     """The tasks that wait for changes of one thing. The owner of the thing touches the list at each change."""

@@ -258,7 +258,7 @@ class Bench:
             targets = [ClusterTarget.of(cluster, self.build, directory, gauge) for cluster in clusters]
             for target in targets:
                 if target.name == KAFKA:
-                    used = _use_cpu(WARM_UP_ROW, target, self.settings.jvm_cpu_seconds)
+                    used = _use_cpu(WARM_UP_ROW, target, len(target.cluster.nodes) * self.settings.jvm_cpu_seconds)
                     self.progress.step(f"JVMs warm after {used:.0f} CPU s of {WARM_UP_ROW.name}")
             for name in names:
                 row = REPLICATED[name]

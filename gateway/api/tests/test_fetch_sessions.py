@@ -543,3 +543,19 @@ def test_a_session_is_closed_in_steps() -> None:
     assert sum(looks.watches) == 2 * FEW
     finish(works[0])
     assert sum(looks.watches) == 0
+
+
+def test_what_is_noted_waits_for_the_next_look(cache: FetchSessions) -> None:
+    """The high watermark has moved: the parked fetch goes on waiting for records, and is woken by these."""
+    looks = Looks(cache, 3)
+    turn = looks.begin()
+    touched = []
+    looks.tasks.touch = touched.append  # type: ignore[method-assign]
+    for watch in looks.lists[1].watches:
+        watch.note()
+    assert touched == []
+    assert looks.watches == [1, 1, 1]
+    turn.gather()
+    assert looks.look(turn) == [1]
+    assert select(turn, row(1, high_watermark=5)) == [1]
+    assert looks.watches == [1, 1, 1]

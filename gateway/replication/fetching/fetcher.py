@@ -115,6 +115,8 @@ class FetchState(Enum):
     FENCED = auto()
     STOPPED = auto()
 
+    __hash__ = object.__hash__  # Enum's is Python code, and a fetch counts states a dozen times
+
 
 class FollowedPartition:
     """A partition that this broker follows. The object stays the same when another leader is followed."""

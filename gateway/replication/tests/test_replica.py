@@ -9,8 +9,9 @@ import pytest
 from crc32c import crc32c
 
 from headgate.gateway.replication.append import ACKS_ALL
+from headgate.gateway.replication.progress import FollowerFetch
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
-from headgate.gateway.runtime.tasks import Running
+from headgate.gateway.runtime.tasks import Running, WaitList
 from headgate.gateway.tests.builders import HandlerBroker, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
@@ -40,6 +41,35 @@ def test_one_replica_moves_its_high_watermark_with_its_log(replica: Replica, mon
     replica.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
     replica.append(records(b"c"), ACKS_ALL, NOW_MS)
     assert moved == [3]
+
+
+class Watched:
+    """A session that watches for the next records."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def mark(self) -> WaitList:
+        self.seen.append("records")
+        return WaitList()
+
+    def note(self) -> None:
+        self.seen.append("high watermark")
+
+
+def test_followers_are_woken_by_records_and_not_by_the_watermark(replica: Replica) -> None:
+    replica.assign(0, 1, (0, 1, 2), (0, 1, 2), 1, NOW_MS)
+    assert replica.progress is not None
+    watch = Watched()
+    replica.progress.waiters.watches = (watch,)
+    replica.append(records(b"a"), ACKS_ALL, NOW_MS)
+    assert watch.seen == ["records"]
+    replica.progress.waiters.watches = (watch,)
+    for node_id in (1, 2):
+        replica.note_fetch(FollowerFetch(node_id, 1, NOW_MS), 1, 0)
+    assert replica.high_watermark == 1
+    assert watch.seen == ["records", "high watermark"]
+    assert replica.progress.waiters.watches == (watch,)
 
 
 def test_the_high_watermark_follows_written_not_staged_batches(

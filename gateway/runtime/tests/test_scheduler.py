@@ -85,6 +85,13 @@ def test_idle_until_the_next_timer() -> None:
     assert time.scheduler.idle_ms() == 0
 
 
+def test_a_cancelled_timer_does_not_end_the_idle_time() -> None:
+    time = ManualTime()
+    time.scheduler.call_at(20, lambda: None).cancel()
+    time.scheduler.call_at(30, lambda: None)
+    assert time.scheduler.idle_ms() == 30
+
+
 def test_an_attended_scheduler_leaves_what_is_soon_to_who_attends() -> None:
     ran: list[str] = []
 
@@ -119,6 +126,37 @@ def _fail() -> None:
 
 def run_with_mock_clock(main: Callable[[], Awaitable[None]]) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+class CountedWakeups(Scheduler):
+    """A scheduler that counts how often its task wakes up."""
+
+    wakeups = 0
+
+    def run_due(self) -> None:
+        self.wakeups += 1
+        super().run_due()
+
+
+def test_on_trio_cancelled_timers_wake_nobody_up() -> None:
+    """A parked fetch has a timer, cancelled by the next records: thousands a second would come due one by one."""
+
+    async def main() -> None:
+        scheduler = CountedWakeups(TrioClock())
+        ran: list[str] = []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            timers = [scheduler.call_after(delay_ms, lambda: ran.append("early")) for delay_ms in range(100, 200)]
+            scheduler.call_after(300, lambda: ran.append("late"))
+            await trio.testing.wait_all_tasks_blocked()
+            for timer in timers:
+                timer.cancel()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert ran == ["late"]
+        assert scheduler.wakeups == 3, "as timers are there, at the time of the first one, and of the last one"
+
+    run_with_mock_clock(main)
 
 
 def test_on_trio_an_earlier_timer_overtakes_the_one_slept_for() -> None:
