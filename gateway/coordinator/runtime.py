@@ -128,6 +128,13 @@ class CoordinatorRuntime(Generic[S]):
         states = self._metadata.image.topics[self._topic.name].partitions
         return states[partition_of(key, self._count)].leader == self._node_id
 
+    @property
+    def coordinates_all(self) -> bool:
+        """Whether no other broker coordinates a key, now or once it is back: this one leads every partition."""
+        topic = self._metadata.image.topics.get(self._topic.name)
+        states = () if topic is None else topic.partitions
+        return self._metadata.knows_topics and all(state.leader == self._node_id for state in states)
+
     def shards(self) -> Iterator[S]:
         """The shards of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while a shard is being loaded."""
         for topic, index in self._partitions.opening:

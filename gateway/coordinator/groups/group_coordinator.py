@@ -155,21 +155,36 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Handle a change of the metadata, after the replicas did. Groups are notified after the turn."""
         super().follow(old, new, names)
+        if CONSUMER_OFFSETS in names:
+            self._leave_to_others(new)
         if names:
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
+    def _leave_to_others(self, new: Image) -> None:
+        """Remove no offsets from partitions that another broker leads."""
+        for index in self._missed.keys() - self._coordinators.keys():
+            if new.has_partition(CONSUMER_OFFSETS, index):
+                state = new.topics[CONSUMER_OFFSETS].partitions[index]
+                if state.leader != self._config.node_id:
+                    del self._missed[index]
+                    for call in self._when_forgotten.pop(index, ()):
+                        call()
+
     def forget_topics(self, deleted_ms: Mapping[str, int]) -> Task[None]:
         """Remove the offsets of deleted topics (name -> time of the deletion in ms), which may predate this start.
 
-        Partitions without a loaded shard follow after their load. Newer offsets stay. The task ends once all tombstones
-        are committed; never, if a shard is not loaded.
+        Partitions of this broker without a loaded shard follow after their load. Newer offsets stay. The task ends once
+        all tombstones are committed, or the partition has another leader; never, if a shard is not loaded.
         """
+        topic, node_id = self._metadata.image.topics.get(CONSUMER_OFFSETS), self._config.node_id
+        states = () if topic is None else topic.partitions
+        led = [index for index, state in enumerate(states) if state.leader == node_id]
 
         def forget(index: int) -> Task[None]:
             yield lambda resume: self._forget(index, deleted_ms, [partial(resume, None)])
 
-        yield from gather(map(forget, range(self._count)), self._count)
+        yield from gather(map(forget, led), len(led))
 
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
         """Notify the consumer groups, and remove the offsets of deleted topics."""

@@ -4,15 +4,18 @@ Only a deletion that a broker has carried out removes offsets. Its evidence is a
 which ZooKeeper has since the same multi that deleted the topic. A topic may be absent for other reasons: nobody has
 created it yet, or somebody has removed its node by mistake. Then there is no note, and all offsets stay.
 
-The note goes once no dual group has such offsets, so that a crash or a lost connection in between forgets nothing. It
-waits for groups that are ENTERING, however long: without it such a group would carry over what ZooKeeper
-has. An offset that was written after the note belongs to a new topic of that name, and stays.
+A broker that coordinates all groups removes the note once none has such offsets, so that a crash or a lost connection
+in between forgets nothing. The note waits for groups that are ENTERING, however long: without it such a group would
+carry over what ZooKeeper has. Among several coordinators each removes the offsets of its own groups, as a new one does
+that finds the note; the controller removes the note after a day. An offset that was written after the note belongs to a
+new topic of that name, and stays.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -30,6 +33,8 @@ from headgate.protocol.errors import KafkaError
 logger = logging.getLogger("headgate.groups")
 
 RETRY_MS: Final = 1_000.0
+KEPT_MS: Final = 24 * 3_600_000
+"""How long a note stays that several coordinators may need: much longer than a lead takes to move."""
 READS_AT_A_TIME: Final = 64
 
 
@@ -83,6 +88,9 @@ class Group(Protocol):
 class Coordinator(Protocol):
     """What is used of the `GroupCoordinator`."""
 
+    @property
+    def coordinates_all(self) -> bool: ...
+
     def forget_topics(self, deleted_ms: Mapping[str, int]) -> Task[None]: ...
 
 
@@ -134,6 +142,15 @@ class DeletedTopics:
         """There is a connection again."""
         self._tasks.touch(self._connected)
 
+    def remove_old_notes(self, now_ms: int) -> Task[None]:
+        """Remove the notes that every coordinator has had the time to act upon, as far as ZooKeeper answers."""
+        if self._coordinator.coordinates_all:
+            return
+        with suppress(Failed):
+            for note in (yield from read_notes(self._session)):
+                if note.timestamp_ms < now_ms - KEPT_MS:
+                    yield from delete(self._session, DeletedTopic.path(note.topic_id))
+
     def _remove(self, deletion: _Deletion) -> Task[None]:
         """Attempt until the offsets and the note are removed. Without a connection no request is served."""
         is_reported = False
@@ -175,4 +192,5 @@ class DeletedTopics:
             raise ask_again("the groups with offsets in both stores have changed")
         for group in self._groups():  # an offset that ZooKeeper keeps may have gone from the log
             group.refresh_topic(note.topic)
-        yield from delete(self._session, path)
+        if self._coordinator.coordinates_all:
+            yield from delete(self._session, path)

@@ -70,6 +70,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 DISCOVER_MS: Final = 30_000.0
+OLD_NOTES_EVERY_MS: Final = 3_600_000.0
 """With a pattern for dual groups: how often groups without requests are looked for."""
 MOST_CACHED: Final = 10_000
 MOST_BY_PATTERN: Final = 20_000
@@ -135,10 +136,19 @@ class OffsetStores:
 
     def start(self, marks: Marks | None = None) -> None:
         """`marks`: what `read_marks` has read; without it, groups have to ask again until that is known."""
+        self._scheduler.call_after(OLD_NOTES_EVERY_MS, self._remove_old_notes)
         if marks is None:
             self._read_marks()
         else:
             self._know(marks)
+
+    def _remove_old_notes(self) -> None:
+        """As the controller, remove the notes of deleted topics that no broker needs any more."""
+        if self._is_stopped:
+            return
+        self._scheduler.call_after(OLD_NOTES_EVERY_MS, self._remove_old_notes)
+        if self._may_ask() and self._metadata.image.controller_id == self._config.node_id:
+            self._tasks.start(self._deleted.remove_old_notes(self._shared.timestamp_ms()))
 
     def stop(self) -> None:
         """Begin no more work."""

@@ -91,6 +91,10 @@ class FakeGroups:
     def coordinates(self, _key: str) -> bool:
         return True
 
+    @property
+    def coordinates_all(self) -> bool:
+        return True
+
     def shards(self) -> list[GroupShard]:
         return [] if self.coordinator.shard is None else [self.coordinator.shard]
 

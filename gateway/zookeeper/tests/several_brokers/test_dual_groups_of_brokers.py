@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.config.offset_store import DUAL, SOURCE, STORE
+from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.tests.builders import parked
 from headgate.gateway.tests.requests import commit_request
+from headgate.gateway.zookeeper.offsets.deleted_topics import KEPT_MS
+from headgate.gateway.zookeeper.offsets.offset_stores import OLD_NOTES_EVERY_MS
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 
 pytestmark = pytest.mark.slow
@@ -98,3 +101,57 @@ def test_a_coordinator_gives_its_groups_up_with_the_lead(tmp_path: Path) -> None
     two.take_lead(CONSUMER_OFFSETS)
     assert stores.dual(GROUP) is None
     two.stop()
+
+
+@pytest.fixture
+def spread(tmp_path: Path) -> Iterator[TwoBrokers]:
+    """Broker 0 coordinates GROUP; broker 1 coordinates other groups."""
+    brokers = TwoBrokers(tmp_path)
+    own = partition_of(GROUP, 2)
+    leads = {own: [0, 1], 1 - own: [1, 0]}
+    for name, assignments in (CONSUMER_OFFSETS, leads), ("t", {0: [0, 1]}):
+        brokers.change(partial(brokers.stores[0].create_topic, name, assignments=assignments))
+    brokers.settle()
+    yield brokers
+    brokers.stop()
+
+
+OTHER = next(name for name in map(str, range(99)) if partition_of(name, 2) != partition_of(GROUP, 2))
+
+
+def offsets(two: TwoBrokers) -> list[int]:
+    """The offset in each group, as its coordinator has it; 0 without one."""
+    return [
+        broker.services.groups.first_unread([group], "t", 0)
+        for broker, group in zip(two.brokers, (GROUP, OTHER), strict=True)
+    ]
+
+
+def notes(two: TwoBrokers) -> int:
+    return len(two.keeper.tree.nodes["/headgate/deleted_topics"].children)
+
+
+def test_each_coordinator_removes_the_offsets_of_its_groups(spread: TwoBrokers) -> None:
+    make_dual(spread)
+    assert commit(spread, 5) == 0
+    other = spread.brokers[1]
+    replies = parked(other, other.handle(commit_request(OTHER, {0: 7}), 2))
+    for _ in range(4):
+        spread.settle()
+    assert replies[0].topics[0].partitions[0].error_code == 0
+    assert offsets(spread) == [5, 7]
+    spread.change(partial(spread.stores[0].delete_topic, "t"))
+    for _ in range(4):
+        spread.settle()
+    assert NODE not in spread.keeper.tree.nodes
+    assert offsets(spread) == [0, 0]
+    assert notes(spread) == 1, "the other coordinator may need the note"
+
+
+def test_the_controller_removes_old_notes(spread: TwoBrokers) -> None:
+    spread.change(partial(spread.stores[0].delete_topic, "t"))
+    for elapsed_ms, expected in (KEPT_MS / 2, 1), (KEPT_MS / 2 + OLD_NOTES_EVERY_MS, 0):
+        for broker in spread.brokers:
+            broker.time.advance(elapsed_ms)
+        spread.settle()
+        assert notes(spread) == expected
