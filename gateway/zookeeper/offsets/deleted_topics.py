@@ -1,8 +1,8 @@
 """The offsets of deleted topics, removed from both stores of dual groups.
 
 Only a deletion that a broker has carried out removes offsets. Its evidence is a note below `/headgate/deleted_topics`,
-which ZooKeeper has since the same multi that deleted the topic. A topic may be absent for other reasons: nobody has
-created it yet, or somebody has removed its node by mistake. Then there is no note, and all offsets stay.
+which ZooKeeper has since the same multi that deleted the topic. A topic may be absent for other reasons: no client has
+created it yet, or its node was removed by mistake. Then there is no note, and all offsets stay.
 
 A broker that coordinates all groups removes the note once none has such offsets, so that a crash or a lost connection
 in between forgets nothing. The note waits for groups that are ENTERING, however long: without it such a group would
