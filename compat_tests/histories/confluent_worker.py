@@ -19,6 +19,8 @@ from compat_tests.histories.history import FAIL, INFO, OK
 LIMIT_S: Final = 60.0
 ANSWER_LIMIT_S: Final = 20.0
 SESSION_MS: Final = 6_000
+# Longer than the session of a broker, and the time that a busy machine needs
+HUNG_S: Final = 12.0
 # As in the copier of librdkafka: it may keep a broker that is gone as the coordinator, and not ask again
 USUAL: Final[Mapping[str, Any]] = {
     "log_level": 2,
@@ -89,7 +91,9 @@ class ConfluentWorker:
         # Of the partitions that are assigned to this worker
         self.positions: dict[int, int] = {}
         self.has_rebalanced = False
-        self._usual = {**USUAL, "bootstrap.servers": bootstrap, "client.id": self.name}
+        # A request without an answer must not hide that a client stands still; no transaction may last less long
+        usual = {**USUAL, "socket.timeout.ms": timeout_ms}
+        self._usual = {**usual, "bootstrap.servers": bootstrap, "client.id": self.name}
         self._producer: Producer | None = None
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -98,11 +102,10 @@ class ConfluentWorker:
     def ask_to_end(self) -> None:
         self._is_ending.set()
 
-    def finish(self, limit_s: float) -> bool:
-        """Wait for the end of the last operation; whether it came."""
+    def finish(self, limit_s: float) -> None:
+        """Wait for the end of the last operation; one that does not end has no outcome."""
         self._is_ending.set()
         self._thread.join(limit_s)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         reading = {
@@ -238,6 +241,9 @@ class ConfluentWorker:
         except KafkaException as failure:
             rest["text"] = repr(failure)
             outcome = self._abort(failure)
+        except Hung as hung:
+            rest["text"] = repr(hung)
+            outcome, self._producer = INFO, None
         note(outcome, writes=self._writes(planned, told), **rest)
         if outcome != OK and not self.has_rebalanced:
             # Read again what the transaction has read
@@ -260,7 +266,7 @@ class ConfluentWorker:
             rest |= {"group": self.group, "offsets": self._keys(moved)}
             offsets = [self._at(partition, offset) for partition, offset in moved.items()]
             metadata = self.consumer.consumer_group_metadata()
-            insist(lambda: producer.send_offsets_to_transaction(offsets, metadata, LIMIT_S))
+            within(lambda: insist(lambda: producer.send_offsets_to_transaction(offsets, metadata, LIMIT_S)))
         if self.chance.random() < 0.25:
             producer.flush(self.chance.choice([0, LIMIT_S]))
             insist(lambda: producer.abort_transaction(LIMIT_S))
@@ -292,6 +298,33 @@ class ConfluentWorker:
                 return FAIL
         self._producer = None
         return INFO
+
+
+class Hung(Exception):
+    """A call of librdkafka does not return."""
+
+
+def within(call: Callable[[], None]) -> None:
+    """Call in a thread of its own, and leave that behind if the call hangs.
+
+    librdkafka 2.16 asks a coordinator that the cluster has lost for good, whatever the call's time-out (its issues 5456
+    and 5511); any other broker that is lost wakes the call up. Its producer is of no use until then.
+    """
+    failures: list[KafkaException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except KafkaException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, name="call of librdkafka", daemon=True)
+    thread.start()
+    thread.join(HUNG_S)
+    if thread.is_alive():
+        raise Hung("send_offsets_to_transaction")
+    for failure in failures:
+        raise failure
 
 
 def insist(call: Callable[[], None]) -> None:

@@ -139,13 +139,14 @@ class Round:
             java.ask_to_end()
             for worker in workers:
                 worker.ask_to_end()
-            ended = [worker.finish(END_LIMIT_S) for worker in workers]
+            for worker in workers:
+                worker.finish(END_LIMIT_S)
             java.finish(END_LIMIT_S)
             for worker in workers:
                 if worker.failure is not None:
                     raise worker.failure
-            if all(ended):
-                self._read_all()
+            # An operation that hangs is an anomaly of its own, and no other operation is unread for that
+            self._read_all()
         return self.judge()
 
     def judge(self) -> list[Anomaly]:

@@ -89,6 +89,7 @@ public final class HistoryWorker implements Runnable {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", options[0]);
         settings.put("client.id", name + "-" + role);
+        settings.put("request.timeout.ms", "10000");
         settings.put("reconnect.backoff.ms", "20");
         settings.put("reconnect.backoff.max.ms", "200");
         return settings;
