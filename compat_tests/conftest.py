@@ -13,9 +13,9 @@ import pytest
 from compat_tests.families import FAMILIES, AsksOffsets, Family
 from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
 from compat_tests.harness.broker import TARGET, Broker, new_broker, running
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.topics import new_topic
 from compat_tests.matrix import usage
-from compat_tests.matrix.proxy import Proxy
 from compat_tests.spark import spark_format
 from compat_tests.zookeeper.old_world import old_world
 

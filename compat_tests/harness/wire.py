@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 import struct
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 9, 18, 19
+ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 26, 28
 
 
 def connect(bootstrap: str, timeout_s: float = 60.0) -> socket.socket:
@@ -30,13 +31,13 @@ def request_header(key: int, version: int, correlation_id: int = 1, client_id: s
 
 
 def receive_exactly(stream: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = stream.recv(size - len(data))
-        if not piece:
-            raise ConnectionError(f"the peer closed after {len(data)} of {size} bytes")
-        data += piece
-    return data
+    data, read = memoryview(bytearray(size)), 0
+    while read < size:
+        count = stream.recv_into(data[read:])
+        if not count:
+            raise ConnectionError(f"the peer closed after {read} of {size} bytes")
+        read += count
+    return bytes(data)
 
 
 def receive_frame(stream: socket.socket) -> bytes:

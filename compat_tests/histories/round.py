@@ -14,14 +14,13 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from compat_tests.harness import toolchain
+from compat_tests.harness import toolchain, wire
 from compat_tests.harness.apache_kafka import ROOT, TOOL_OPTIONS
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.waiting import Late, until
-from compat_tests.histories import holding
 from compat_tests.histories.checker import Anomaly, check
 from compat_tests.histories.confluent_worker import ConfluentWorker, Recorder
 from compat_tests.histories.history import OK, load
-from compat_tests.histories.holding import HoldingProxy
 
 KEPT: Final = ROOT / "build" / "histories"
 PARTITIONS: Final = 4
@@ -33,6 +32,15 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "auto.create.topics.enable": "false",
+}
+# The requests that are held, or come late
+HELD: Final = {
+    wire.PRODUCE: "Produce",
+    wire.FETCH: "Fetch",
+    wire.OFFSET_FETCH: "OffsetFetch",
+    wire.ADD_PARTITIONS_TO_TXN: "AddPartitionsToTxn",
+    wire.END_TXN: "EndTxn",
+    wire.TXN_OFFSET_COMMIT: "TxnOffsetCommit",
 }
 # After the last fault, until each client has written again; longer than the session of a broker and a transaction
 BOUND_S: Final = 30.0
@@ -47,7 +55,7 @@ class Plan(NamedTuple):
     longest_s: float
     between_s: float
     faults: tuple[str, ...] = ("kill", "pause", "hold", "hold", "late", "late", "cut")
-    apis: tuple[int, ...] = tuple(holding.NAMES)
+    apis: tuple[int, ...] = tuple(HELD)
     # A late EndTxn ends the next transaction, but for clients of the new protocol of transactions (KIP-890)
     late_for: str = "java"
 
@@ -56,7 +64,7 @@ class Plan(NamedTuple):
 class Target:
     """The brokers of a round, by what may be done to one; `proxies` are the addresses that clients have."""
 
-    proxies: list[HoldingProxy]
+    proxies: list[Proxy]
     kill_and_start: Callable[[int], None]
     pause: Callable[[int], None]
     resume: Callable[[int], None]
@@ -64,7 +72,7 @@ class Target:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(proxy.address for proxy in self.proxies)
+        return ",".join(proxy.bootstrap for proxy in self.proxies)
 
 
 class JavaWorkers:
@@ -189,7 +197,7 @@ class Round:
         self.target.proxies[number].hold(key, lasts_s, late_for)
         time.sleep(lasts_s / 2)
         how = "held" if late_for is None else "delivered late, after its connection was cut,"
-        return f"the next {holding.NAMES[key]} to broker {number} is {how} for {lasts_s:.1f} s"
+        return f"the next {HELD[key]} to broker {number} is {how} for {lasts_s:.1f} s"
 
     def _cut(self, number: int) -> str:
         self.target.proxies[number].cut()

@@ -12,7 +12,7 @@ from typing import Final
 from compat_tests.cluster.cluster import HEADGATE, IDS, Cluster
 from compat_tests.harness.broker import new_broker
 from compat_tests.harness.ports import reserve
-from compat_tests.histories.holding import HoldingProxy
+from compat_tests.harness.proxy import Proxy
 from compat_tests.histories.round import SETTINGS, Target
 
 SETS_LIMIT_S: Final = 60.0
@@ -21,7 +21,7 @@ SETS_LIMIT_S: Final = 60.0
 @contextlib.contextmanager
 def one_broker(directory: Path) -> Iterator[Target]:
     """A broker of the kind that HEADGATE_COMPAT_TARGET asks for."""
-    with HoldingProxy() as proxy:
+    with Proxy() as proxy:
         broker = new_broker(directory, {**SETTINGS, "advertised.listeners": advertised(proxy)})
 
         def kill_and_start(_number: int) -> None:
@@ -33,7 +33,7 @@ def one_broker(directory: Path) -> Iterator[Target]:
 
         try:
             broker.start()
-            proxy.target = int(broker.bootstrap.rpartition(":")[2])
+            proxy.target = broker.bootstrap
             yield Target(
                 [proxy],
                 kill_and_start,
@@ -48,20 +48,20 @@ def one_broker(directory: Path) -> Iterator[Target]:
 class ProxiedCluster(Cluster):
     """Three brokers; what they ask each other goes through the proxies too."""
 
-    def __init__(self, directory: Path, proxies: list[HoldingProxy]) -> None:
+    def __init__(self, directory: Path, proxies: list[Proxy]) -> None:
         super().__init__(directory, HEADGATE, SETTINGS)
         self.proxies = proxies
 
     def settings_of(self, broker_id: int) -> Mapping[str, str]:
         proxy = self.proxies[broker_id]
-        proxy.target = reserve(proxy)
-        return {"listeners": f"PLAINTEXT://127.0.0.1:{proxy.target}", "advertised.listeners": advertised(proxy)}
+        proxy.target = f"127.0.0.1:{reserve(proxy)}"
+        return {"listeners": f"PLAINTEXT://{proxy.target}", "advertised.listeners": advertised(proxy)}
 
 
 @contextlib.contextmanager
 def three_brokers(directory: Path) -> Iterator[Target]:
     with contextlib.ExitStack() as stack:
-        proxies = [stack.enter_context(HoldingProxy()) for _ in IDS]
+        proxies = [stack.enter_context(Proxy()) for _ in IDS]
         cluster = stack.enter_context(ProxiedCluster(directory, proxies))
 
         def kill_and_start(number: int) -> None:
@@ -74,5 +74,5 @@ def three_brokers(directory: Path) -> Iterator[Target]:
         yield Target(proxies, kill_and_start, cluster.pause, cluster.resume, heal)
 
 
-def advertised(proxy: HoldingProxy) -> str:
-    return f"PLAINTEXT://{proxy.address}"
+def advertised(proxy: Proxy) -> str:
+    return f"PLAINTEXT://{proxy.bootstrap}"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster.cluster import HEADGATE
+from compat_tests.harness import wire
 from compat_tests.harness.broker import TARGET
 from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import create_topics
 from compat_tests.histories.checker import report
-from compat_tests.histories.holding import END_TXN
 from compat_tests.histories.round import KEPT, PARTITIONS, Plan, Round, Target
 from compat_tests.histories.targets import one_broker, three_brokers
 
@@ -27,7 +27,7 @@ PLAN = LONG if SOAK else QUICK
 # Of one broker, and as many of three
 ROUNDS = 100 if SOAK else 2
 # What Jepsen found in Kafka's protocol: the end of a transaction that is sent again may end the next one too
-OLD_PROTOCOL = Plan(6.0, 0.5, 0.1, ("late",), (END_TXN,), "librdkafka")
+OLD_PROTOCOL = Plan(6.0, 0.5, 0.1, ("late",), (wire.END_TXN,), "librdkafka")
 ITS_ANOMALIES = {"torn", "aborted read", "own read", "aborted offsets", "offsets went back"}
 SEEDS = [int(os.environ["HEADGATE_ROUND"])] if "HEADGATE_ROUND" in os.environ else range(ROUNDS)
 

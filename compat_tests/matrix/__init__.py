@@ -1,1 +1,1 @@
-"""Named clients of every age against one broker: what a row is, the rows, and a proxy that notes what they ask for."""
+"""Named clients of every age against one broker: what a row is, and the rows."""

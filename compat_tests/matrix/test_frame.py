@@ -11,12 +11,12 @@ import pytest
 
 from compat_tests.harness import wire
 from compat_tests.harness.broker import Broker
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.records import Received, Sent, Traits
 from compat_tests.harness.waiting import until
 from compat_tests.matrix import protocol, usage
 from compat_tests.matrix.carried import assert_carried, assert_carried_at, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities
-from compat_tests.matrix.proxy import Heads, Proxy
 from compat_tests.matrix.rows import ROWS
 
 # Besides the rows: what else runs through the proxy
@@ -111,15 +111,6 @@ def test_a_missing_and_a_doubled_record_count() -> None:
     for wrong in (found[:-1], [*found, found[-1]], found[2:], []):
         with pytest.raises(AssertionError):
             assert_carried(sent, wrong, MODERN, MODERN, 0)
-
-
-@pytest.mark.parametrize("piece", [1, 3, 4, 7, 1000])
-def test_heads_of_frames_in_pieces(piece: int) -> None:
-    frames = [b"abcdefghijkl", b"", b"xyz", b"12345678", bytes(500), b"last one"]
-    stream = b"".join(map(wire.frame, frames))
-    heads = Heads(8)
-    found = [head for at in range(0, len(stream), piece) for head in heads.feed(stream[at : at + piece])]
-    assert found == [frame[:8] for frame in frames]
 
 
 def test_rows_have_names_of_their_own() -> None:

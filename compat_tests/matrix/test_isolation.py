@@ -14,12 +14,12 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from compat_tests.families.confluent import send
 from compat_tests.harness.broker import TARGET
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.records import Sent, Traits
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.matrix.carried import assert_carried_at, records_of
 from compat_tests.matrix.client import MODERN, Abilities, Client
-from compat_tests.matrix.proxy import Proxy
 from compat_tests.matrix.rows import OLDEST
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the setting is Headgate's")

@@ -18,13 +18,13 @@ from compat_tests.families import Family
 from compat_tests.families.family import FromStart
 from compat_tests.groups.committed import committed_offsets
 from compat_tests.harness.broker import TARGET, running
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.records import Received, Sent, Traits, by_partition
 from compat_tests.harness.stored import CODECS
 from compat_tests.harness.topics import new_topic
 from compat_tests.matrix.carried import assert_carried, partitions_of, records_of
 from compat_tests.matrix.client import MODERN, Abilities, Client
 from compat_tests.matrix.markers import commit_batches
-from compat_tests.matrix.proxy import Proxy
 from compat_tests.matrix.rows import OLDEST, ROWS
 from compat_tests.zookeeper.recorded_offsets import offsets_in_zookeeper
 

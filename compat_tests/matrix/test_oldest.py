@@ -16,13 +16,13 @@ from compat_tests.conftest import RECORDED_SETTINGS
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import FromStart
 from compat_tests.harness.broker import TARGET, Broker, running
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.records import Sent, Traits
 from compat_tests.harness.stored import CODECS, batches
 from compat_tests.harness.topics import new_topic, set_config
 from compat_tests.harness.waiting import until
 from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import MODERN, Abilities, Client
-from compat_tests.matrix.proxy import Proxy
 from compat_tests.matrix.rows import OLDEST, ROWS
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka pads the sets that it converts")

@@ -10,11 +10,11 @@ from compat_tests.conftest import checked
 from compat_tests.families import Family
 from compat_tests.families.family import FromStart
 from compat_tests.groups.committed import committed_offsets
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.records import Sent
 from compat_tests.harness.topics import new_topic
 from compat_tests.matrix.carried import assert_carried_at, partitions_of, records_of
 from compat_tests.matrix.client import MODERN, Client
-from compat_tests.matrix.proxy import Proxy
 from compat_tests.matrix.rows import ROWS
 
 CLIENTS = [client for client in ROWS if client.abilities.transactions]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final, Self
 
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.tool_jvm import Said, ToolJvm
-from compat_tests.matrix.proxy import Proxy
 
 _PACKAGE: Final = "org.apache.kafka.tools."
 API_VERSIONS: Final = _PACKAGE + "BrokerApiVersionsCommand"

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.harness.broker import TARGET, Broker, running
+from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.waiting import until
 from compat_tests.matrix import usage
-from compat_tests.matrix.proxy import Proxy
 from compat_tests.tools import kafka_tools
 from compat_tests.tools.hanging import PRODUCER_EPOCH, VERIFICATION_OFF, leave_hanging
 from compat_tests.tools.kafka_tools import Tools
