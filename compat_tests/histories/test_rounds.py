@@ -1,7 +1,8 @@
 """Rounds of stock clients under faults: their histories have no anomaly.
 
-A failing round leaves its history in build/histories, and names the command that checks it again. This part of the
-soak by name: make soak ARGS="-k histories". HEADGATE_ROUND is the seed of a single round.
+A failing round leaves its history in build/histories, and names the command that checks it again. The soak has 100
+rounds of one broker and 100 of three, in parts of less than an hour: make soak ARGS="-k 'three_brokers and part_2'".
+What was interrupted goes on with the rounds that have not passed. HEADGATE_ROUND is the seed of a single round.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 from compat_tests.cluster.cluster import HEADGATE
 from compat_tests.harness import wire
 from compat_tests.harness.broker import TARGET
-from compat_tests.harness.soak import SOAK
+from compat_tests.harness.soak import SOAK, Progress
 from compat_tests.harness.topics import create_topics
 from compat_tests.histories.checker import report
 from compat_tests.histories.round import KEPT, PARTITIONS, Plan, Round, Target
@@ -25,11 +26,23 @@ QUICK = Plan(faulty_s=5.0, longest_s=1.5, between_s=0.3)
 LONG = Plan(faulty_s=15.0, longest_s=4.0, between_s=1.5)
 PLAN = LONG if SOAK else QUICK
 # Of one broker, and as many of three
-ROUNDS = 100 if SOAK else 2
+ROUNDS, ROUNDS_OF_A_PART = (100, 50) if SOAK else (5, 5)
+ONE, THREE = "one_broker", "three_brokers"
 # What Jepsen found in Kafka's protocol: the end of a transaction that is sent again may end the next one too
 OLD_PROTOCOL = Plan(6.0, 0.5, 0.1, ("late",), (wire.END_TXN,), "librdkafka")
 ITS_ANOMALIES = {"torn", "aborted read", "own read", "aborted offsets", "offsets went back"}
-SEEDS = [int(os.environ["HEADGATE_ROUND"])] if "HEADGATE_ROUND" in os.environ else range(ROUNDS)
+
+
+def progress(name: str) -> Progress:
+    return Progress(KEPT / f"{TARGET}-{name}-passed.txt", ROUNDS)
+
+
+def rounds(name: str) -> pytest.MarkDecorator:
+    """The seeds of a test, each with the part that it belongs to."""
+    seeds = progress(name).left() if SOAK else range(ROUNDS)
+    if "HEADGATE_ROUND" in os.environ:
+        seeds = [int(os.environ["HEADGATE_ROUND"])]
+    return pytest.mark.parametrize("seed", seeds, ids=lambda seed: f"part_{seed // ROUNDS_OF_A_PART + 1}-{seed}")
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +72,18 @@ def play(target: Target, name: str, seed: int, figure: Callable[[str], None], re
     figure(f"{name}, round {seed}: {sum(played.recorder.acknowledged.values())} writes; {len(played.faults)} faults")
     for made in (path, played.java_log):
         made.unlink()
+    if SOAK and "HEADGATE_ROUND" not in os.environ:
+        progress(name).note_passed(seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@rounds(ONE)
 def test_histories_of_one_broker_have_no_anomaly(single: Target, seed: int, figure: Callable[[str], None]) -> None:
-    play(single, "one_broker", seed, figure)
+    play(single, ONE, seed, figure)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", SEEDS)
+@rounds(THREE)
 def test_histories_of_three_brokers_have_no_anomaly(cluster: Target, seed: int, figure: Callable[[str], None]) -> None:
-    play(cluster, "three_brokers", seed, figure, replicas=3)
+    play(cluster, THREE, seed, figure, replicas=3)
 
 
 @pytest.mark.soak
