@@ -45,7 +45,7 @@ from headgate.gateway.network.server import Limits, Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
-from headgate.gateway.replication.in_sync_replicas import IsrChanges
+from headgate.gateway.replication.in_sync_replicas import IsrChanges, LeaderFinder
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
@@ -103,6 +103,9 @@ class MetadataSource(Protocol):
 
     def open(self, prepare: Prepare, tasks: Tasks, links: BrokerLinks) -> tuple[MetadataStore, bool]:
         """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
+
+    def leader_lookup(self, tasks: Tasks, links: BrokerLinks) -> LeaderFinder | None:
+        """Finds leaders that other brokers know before this one; None if there is no other broker."""
 
     def controller_orders(self, replicas: ReplicaManager, tasks: Tasks) -> ControllerOrders | None:
         """The orders of the cluster's controller to this broker; None without a cluster. The store is open."""
@@ -180,6 +183,9 @@ class EmbeddedSource:
         del self.image  # every partition would be in memory twice: the registration makes another image
         self.generator = SnapshotGenerator(base.log_manager, metadata, self._snapshot, base.clock, base.scheduler)
         return metadata
+
+    def leader_lookup(self, _tasks: Tasks, _links: BrokerLinks) -> None:
+        """There is no other broker."""
 
     def controller_orders(self, _replicas: ReplicaManager, _tasks: Tasks) -> None:
         """A broker without ZooKeeper is alone."""
@@ -341,6 +347,7 @@ class BrokerParts:
         if self.zookeeper is not None:
             self.partitions.leadership.in_sync_replicas.changes = self._make_isr_manager(self.zookeeper)
         self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks, self.links)
+        self.partitions.leadership.in_sync_replicas.leader_lookup = self._source.leader_lookup(self.tasks, self.links)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
         events.replicas_failed.append(self._source.replicas_failed(self.metadata, self.partitions, self.tasks))
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)

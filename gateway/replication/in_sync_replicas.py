@@ -8,12 +8,14 @@ one change under way. Until the outcome is known, the high watermark counts the 
 leaves the old set; the next one is tried after a pause, as a newer state is on its way then.
 
 A change may have no outcome for long: this broker cannot reach the store of the sets. A follower that is gone may then
-follow another leader. Appends that wait for such a follower fail, and clients ask for the leader.
+follow another leader. Appends that wait for such a follower fail, and clients ask for the leader. If no in-sync
+follower sends fetches, this broker asks the others for the leader too.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -54,6 +56,17 @@ class FixedSets:
         return lambda resume: resume(error)
 
 
+class LeaderFinder(Protocol):
+    """Finds leaders that were elected without an order to this broker."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there may be such leaders."""
+
+    def begin(self, replicas: Collection[Replica]) -> None:
+        """Look up the leaders of partitions whose followers send no fetches. The metadata change, if any are found."""
+
+
 class InSyncReplicas:
     """Changes the in-sync sets of led partitions. `live` has the ids of the live brokers, `changes` stores the sets.
 
@@ -66,6 +79,7 @@ class InSyncReplicas:
         self._watched: dict[Replica, None] = {}
         self._look = SingleTask()
         self.changes: IsrChanges = FixedSets()
+        self.leader_lookup: LeaderFinder | None = None
         self._live: AbstractSet[int] = frozenset()
         self._wished: dict[Replica, None] = {}
         """Replicas that a follower could have joined: it was not alive, or another change was under way."""
@@ -115,6 +129,8 @@ class InSyncReplicas:
         while self._watched and not self._tasks.scheduler.is_over:
             max_lag_ms = self._config.replica_lag_time_max_ms
             yield sleep(self._tasks.scheduler, max_lag_ms / 2)
+            lookup, silent = self.leader_lookup, list[Replica]()
+            may_be_deposed = lookup is not None and lookup.is_needed
             for number, replica in enumerate(list(self._watched)):
                 if number % AT_ONCE == AT_ONCE - 1:
                     yield sleep(self._tasks.scheduler, 0.0)  # other work has its turn
@@ -123,11 +139,15 @@ class InSyncReplicas:
                     del self._watched[replica]
                     self._wished.pop(replica, None)
                     continue
+                if may_be_deposed and progress.last_fetch_ms < now_ms - max_lag_ms / 2:
+                    silent.append(replica)
                 lagging = progress.lagging(replica.log.written_end, now_ms, max_lag_ms)
                 if lagging:
                     isr = [node_id for node_id in replica.isr if node_id not in lagging]
                     if not self._change(replica, progress, tuple(isr)):
                         _fail_stuck_appends(replica, progress, now_ms - max_lag_ms / 2)
+            if lookup is not None and silent:
+                lookup.begin(silent)
 
     def _change(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> bool:
         """Begin a change of the stored in-sync set, unless one is under way, or was refused a moment ago."""

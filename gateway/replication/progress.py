@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from headgate.gateway.runtime.tasks import WaitList
+from headgate.gateway.runtime.tasks import NEVER, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 UNKNOWN: Final = -1
@@ -169,6 +169,16 @@ class Progress:
             if (follower := self._followers[node_id]).log_end < leader_end
             and now_ms - follower.caught_up_ms > max_lag_ms
         )
+
+    @property
+    def last_fetch_ms(self) -> float:
+        """The time of the last fetch of any in-sync follower, whatever its partitions; NEVER without followers.
+
+        A follower that sent none counts from its `assign` on.
+        """
+        last_ms = self.last_fetches_ms
+        times = [max(self._followers[one].fetch_ms, last_ms.get(one, 0.0)) for one in self._in_sync]
+        return max(times, default=NEVER)
 
     def may_join(self, node_id: int, high_watermark: int) -> bool:
         """Whether a follower outside of the in-sync set has all that the set has committed."""

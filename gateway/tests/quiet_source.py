@@ -25,6 +25,9 @@ class QuietSource:
     def begin(self) -> None:
         self._base.log_manager.claim()
 
+    def leader_lookup(self, _tasks: object, _links: object) -> None:
+        """No other broker is there."""
+
     def controller_orders(self, _replicas: object, _tasks: object) -> None:
         pass
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -188,6 +188,30 @@ def test_the_session_of_a_follower_wakes_at_writes(led: LedPartition) -> None:
     led.node.time.advance(500)
     ((topic,),) = [response.responses for response in waiting]
     assert topic.partitions[0].high_watermark == 1
+
+
+class Lookup:
+    """The partitions whose leader is asked for."""
+
+    def __init__(self) -> None:
+        self.is_needed = True
+        self.asked: list[list[int]] = []
+
+    def begin(self, replicas: Collection[Replica]) -> None:
+        self.asked.append([replica.index for replica in replicas])
+
+
+def test_the_leader_of_a_partition_without_fetches_is_asked(led: LedPartition) -> None:
+    lookup = led.in_sync_replicas.leader_lookup = Lookup()
+    led.node.time.advance(500)
+    led.row(2, 0)
+    led.node.time.advance(500)
+    assert lookup.asked == []
+    led.node.time.advance(500)
+    assert lookup.asked == [[0]]
+    lookup.is_needed = False
+    led.node.time.advance(500)
+    assert lookup.asked == [[0]]
 
 
 def test_a_follower_that_is_back_joins_without_a_new_record(led: LedPartition) -> None:

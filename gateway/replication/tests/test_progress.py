@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.replication.progress import Progress
+from headgate.gateway.runtime.tasks import NEVER
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.tests.examples import share
 
@@ -75,6 +76,16 @@ def test_a_follower_joins_with_all_of_the_past_epochs(offset: int, may_join: boo
     made = progress(in_sync=(1,), leader_end=6)
     fetch(made, 2, offset, 9)
     assert made.may_join(2, high_watermark=5) == may_join
+
+
+def test_the_last_fetch_is_that_of_any_in_sync_follower() -> None:
+    made = progress((1, 2, 3), (1, 2))
+    fetch(made, 1, 0, 0, now_ms=10)
+    fetch(made, 3, 0, 0, now_ms=30)
+    assert made.last_fetch_ms == 10
+    made.last_fetches_ms = {2: 20.0}
+    assert made.last_fetch_ms == 20, "a session names no partition without news"
+    assert progress((), ()).last_fetch_ms == NEVER
 
 
 def test_a_follower_joins_with_all_that_is_committed() -> None:

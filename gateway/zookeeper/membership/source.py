@@ -34,6 +34,7 @@ from headgate.gateway.zookeeper.metadata.reading import Watches, read_broker_nod
 from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
 from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders, Replicas
+from headgate.gateway.zookeeper.store.leader_lookup import LeaderLookup
 from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore, first_image
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
@@ -143,6 +144,11 @@ class ZooKeeperSource:
         assert self._store is not None
         self._failed_replicas = FailedReplicas(self._store, replicas, self._base.config.node_id, tasks)
         return self._failed_replicas.soon
+
+    def leader_lookup(self, tasks: Tasks, links: BrokerLinks) -> LeaderLookup:
+        """Finds the leaders that were elected while this broker cannot reach ZooKeeper."""
+        assert self._store is not None
+        return LeaderLookup(self._store, self._connection.session, self._base.config, tasks, links)
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """Register this broker, whose listeners are open. `resume` gets an error if that takes too long.

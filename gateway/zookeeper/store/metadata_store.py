@@ -213,9 +213,13 @@ class ZooKeeperMetadataStore(MetadataStore):
                     records += partition_records(topic.topic_id, index, (state._replace(leader=NO_LEADER),))
         if records:
             logger.warning("%d partitions have no leader here: the session with ZooKeeper has ended", len(records))
-            self.apply_external(records)
-            if self._watcher.term is not None:
-                self._watcher.term.elections.replay(records)
+            self.apply_states(records)
+
+    def apply_states(self, records: Sequence[MetadataRecord]) -> None:
+        """Apply states of partitions without ZooKeeper, which cannot be reached."""
+        self.apply_external(records)
+        if self._watcher.term is not None:
+            self._watcher.term.elections.replay(records)
 
     # Changes
 
