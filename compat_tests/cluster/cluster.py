@@ -63,11 +63,12 @@ NewBroker = Callable[[Path, int, str, Mapping[str, str]], Broker]
 
 
 class Roles(NamedTuple):
-    """`idle` is neither the controller nor the coordinator of the groups; the three are different brokers."""
+    """The first three are different brokers. `idle` is not the coordinator of the groups; any other may be."""
 
     controller: int
     other: int
     idle: int
+    coordinator: int
 
 
 def new_headgate(directory: Path, broker_id: int, connect: str, settings: Mapping[str, str]) -> Broker:
@@ -258,9 +259,10 @@ class Cluster:
             self._begin_offsets()
         view = self.view(0)
         assert view.controller != -1, "the cluster has no controller"
-        idle = min(set(IDS) - {view.controller, view.partitions[OFFSETS].leader})
+        coordinator = view.partitions[OFFSETS].leader
+        idle = min(set(IDS) - {view.controller, coordinator})
         (other,) = set(IDS) - {view.controller, idle}
-        return Roles(view.controller, other, idle)
+        return Roles(view.controller, other, idle, coordinator)
 
     def _begin_offsets(self) -> None:
         create_topics(self.bootstrap, {"first": {}}, 1, 3)

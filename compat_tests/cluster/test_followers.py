@@ -52,7 +52,7 @@ def test_any_broker_creates_a_topic_with_three_replicas(cluster: Cluster) -> Non
 def test_a_follower_is_killed_and_comes_back(cluster: Cluster, is_noticed: bool, figure: Callable[[str], None]) -> None:
     if cluster.kind == KAFKA and not is_noticed:
         pytest.skip("a broker of Kafka does not start within the session of its last process")
-    controller, other, idle = cluster.roles()
+    controller, other, idle, _ = cluster.roles()
     placement = [(controller, other, idle), (other, idle, controller)] * 2
     with Traffic(cluster, placement) as traffic:
         cluster.kill(idle)
@@ -70,7 +70,7 @@ def test_a_follower_is_killed_and_comes_back(cluster: Cluster, is_noticed: bool,
 
 
 def test_min_insync_replicas_refuses_acks_all_alone(cluster: Cluster) -> None:
-    controller, other, idle = cluster.roles()
+    controller, other, idle, _ = cluster.roles()
     three, two = (
         placed_topic(cluster.bootstrap, [(controller, other, idle)], {"min.insync.replicas": least})
         for least in ("3", "2")

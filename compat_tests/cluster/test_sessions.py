@@ -28,8 +28,7 @@ KINDS = [HEADGATE, pytest.param(KAFKA, marks=[pytest.mark.soak, pytest.mark.xfai
 @pytest.mark.parametrize("kind", KINDS)
 def test_requests_after_a_stall_get_no_old_answer(kind: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
     with Cluster(tmp_path, kind) as cluster:
-        roles = cluster.roles()
-        still = cluster.view(roles.idle).partitions[OFFSETS].leader
+        still = cluster.roles().coordinator
         others = [one for one in cluster.brokers if one != still]
         topic = placed_topic(cluster.bootstrap, [(still, *others)])
         cluster.wait_for_topic(topic, 1)

@@ -117,7 +117,8 @@ class Group:
 
     def _run(self) -> None:
         settings = {"bootstrap.servers": self.bootstrap, "group.id": self.name, "log_level": 2}
-        settings |= {"socket.timeout.ms": 10_000}
+        # Answers take milliseconds; a broker that stands still is asked again and again, as it keeps its connections
+        settings |= {"socket.timeout.ms": 3_000}
         try:
             with closing(Consumer(settings)) as consumer:
                 while not self._is_ending.is_set():

@@ -71,6 +71,8 @@ public final class GroupMember {
         settings.put("bootstrap.servers", options.get("bootstrap"));
         settings.put("group.id", options.get("group"));
         settings.put("enable.auto.commit", "false");
+        // A broker that stands still keeps its connections: only this time-out has the client look for another one
+        settings.put("request.timeout.ms", "10000");
         settings.put("auto.offset.reset", options.getOrDefault("reset", "earliest"));
         if (options.containsKey("instance")) {
             settings.put("group.instance.id", options.get("instance"));
