@@ -55,6 +55,9 @@ def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: HandlerContext
 ) -> Outcome[DescribeTopicPartitionsResponse]:
     """One page in the order of topic names, from the cursor on, with the cursor of the next page."""
+    if not context.broker.metadata.knows_topics:  # clients would take an unknown topic for a deleted one
+        message = "the controller has not sent the topics of the cluster yet; ask again"
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
     topics = context.broker.metadata.image.topics
     return at_once_if_few(_page(request, topics, context), len(request.topics) or len(topics))
 

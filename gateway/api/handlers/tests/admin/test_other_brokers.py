@@ -14,7 +14,7 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.tests.builders import HandlerBroker, parked, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
-from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.find_coordinator import GROUP, TRANSACTION, FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -189,6 +189,8 @@ def test_clients_get_no_brokers_if_the_topics_stay_unknown(ignorant: HandlerBrok
     assert is_lasting is not None
     assert not is_lasting(everything)
     assert [row.error_code for row in of_one.topics] == [LEADERLESS]
+    described = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+    assert [row.error_code for row in ignorant.ask(described, 0).topics] == [LEADERLESS]
     assert ignorant.ask(DescribeClusterRequest(), 1).brokers == []
     assert refusal(ignorant, FindCoordinatorRequest(key="g"), 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert not ignorant.services.metadata.planned.topics
