@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from headgate.gateway.controller.elections import NO_EPOCH
 from headgate.gateway.controller.orders import LEADER_DURING_DELETE, Stop
-from headgate.gateway.metadata.image import FailedReplicas, Image, Node, PartitionState
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, FailedReplicas, Image, Node, PartitionState
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -110,6 +110,22 @@ def with_ids(image: Image, topics: Iterable[OrderedTopic], ids: Mapping[str, byt
         topic
         if topic.topic_id != NO_ID
         else topic._replace(topic_id=image.topic_id_of(topic.name) or ids.get(topic.name, NO_ID))
+        for topic in topics
+    ]
+
+
+def new_internal_topics(image: Image, topics: Iterable[OrderedTopic]) -> set[str]:
+    """The internal topics that the image does not have yet."""
+    return {topic.name for topic in topics if topic.name in INTERNAL_TOPICS and topic.name not in image.topics}
+
+
+def with_all_partitions(topics: Iterable[OrderedTopic], counts: Mapping[str, int]) -> list[OrderedTopic]:
+    """The topics, with a placeholder for the last one of so many partitions, unless the order has that partition.
+
+    The coordinator of a key depends on the number of partitions, and the first order may have some of them only.
+    """
+    return [
+        topic._replace(states={counts[topic.name] - 1: PLACEHOLDER, **topic.states}) if topic.name in counts else topic
         for topic in topics
     ]
 

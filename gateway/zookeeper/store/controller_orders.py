@@ -24,14 +24,16 @@ from headgate.gateway.controller.received_orders import (
     is_fenced,
     live_brokers,
     missing_topics,
+    new_internal_topics,
     ordered_stops,
     ordered_topics,
     plan_topic,
+    with_all_partitions,
     with_ids,
     with_leaders,
     without_id,
 )
-from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Node
 from headgate.gateway.runtime.tasks import PAUSE, Changes, Lock, Task, gather, within
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -212,10 +214,12 @@ class ControllerOrders:
     def _apply(self, topics: list[OrderedTopic]) -> Task[Errors]:
         """Apply the states of partitions, in several changes if they are many."""
         image = self._store.written_image
-        nodes = yield from self._read_nodes(sorted(without_id(image, topics)))
-        ids = {name: node.topic_id for name, node in (nodes or {}).items() if node is not None and node.topic_id}
+        found = yield from self._read_nodes(sorted(without_id(image, topics) | new_internal_topics(image, topics)))
+        nodes = {name: node for name, node in (found or {}).items() if node is not None}
+        ids = {name: node.topic_id for name, node in nodes.items() if node.topic_id}
+        counts = {name: len(node.partitions) for name, node in nodes.items() if name in INTERNAL_TOPICS}
         errors, wanted, new = Errors(), list[list[MetadataRecord]](), list[str]()
-        for topic in with_ids(image, topics, ids):
+        for topic in with_all_partitions(with_ids(image, topics, ids), counts):
             plan = yield from plan_topic(image, topic, self._deleted)
             errors |= {TopicPartition(topic.name, index): error for index, error in plan.errors.items()}
             wanted.append(plan.records)

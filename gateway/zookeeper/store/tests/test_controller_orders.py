@@ -16,7 +16,8 @@ from headgate.gateway.controller.orders import (
     update_brokers,
     update_metadata,
 )
-from headgate.gateway.metadata.image import Image, Node, PartitionState
+from headgate.gateway.controller.received_orders import PLACEHOLDER
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image, Node, PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.zookeeper.layout.topics import ReplicaAssignment, TopicAssignment
 from headgate.gateway.zookeeper.store.controller_orders import READ_WITHIN_MS, TERM_ENDS_WITHIN_MS
@@ -195,6 +196,24 @@ def test_the_id_of_a_topic_may_come_from_zookeeper() -> None:
     rows = unknown.ask(order(view(LED), version=4), 4).partition_errors
     assert [row.error_code for row in rows] == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert not unknown.image.topics
+
+
+@pytest.mark.parametrize("version", [1, 7])
+def test_an_internal_topic_has_all_its_partitions_at_once(version: int) -> None:
+    """The coordinator of a group depends on their number, and the first order has only some."""
+    assignment = {index: ReplicaAssignment((OWN, 1)) for index in range(3)}
+    broker = ObeyingBroker(lambda _: TopicAssignment(ID, assignment).encode())
+    request = order(view(LED), version=version)
+    for row in (*request.topic_states, *request.ungrouped_partition_states):
+        row.topic_name = CONSUMER_OFFSETS
+    response = broker.ask(request, version)
+    rows = response.partition_errors or response.topics[0].partition_errors
+    assert [(row.partition_index, row.error_code) for row in rows] == [(0, 0)]
+    assert broker.image.topics[CONSUMER_OFFSETS].partitions == (LED, PLACEHOLDER, PLACEHOLDER)
+    last = update(view(LED, LED, LED), old=view(LED, LED))
+    last.topic_states[0].topic_name = CONSUMER_OFFSETS
+    broker.ask(last, 8)
+    assert broker.image.topics[CONSUMER_OFFSETS].partitions == (LED, PLACEHOLDER, LED)
 
 
 def test_live_brokers_come_with_the_metadata(broker: ObeyingBroker) -> None:
