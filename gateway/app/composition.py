@@ -377,7 +377,9 @@ class BrokerParts:
         offset_stores = self._make_offset_stores(groups, shared)
         other_store = None if offset_stores is None else offset_stores.before_markers
         markers = PartitionMarkers(shared, self.partitions, groups, other_store)
-        others = OtherBrokers(config.node_id, config.inter_broker_listener, self.metadata, tasks, self.links)
+        others = OtherBrokers(
+            config.node_id, config.inter_broker_listener, self.metadata, tasks, self.links, config.request_timeout_ms
+        )
         self.marker_writer = RetryingMarkerWriter(markers, shared, others)
         self.unread_offsets = UnreadOffsets(groups, others)
         return Services(

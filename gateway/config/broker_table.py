@@ -174,6 +174,7 @@ class Settings:
     replica_fetch_response_max_bytes: int = row(INT, "10485760", "0..", "The largest response to a follower.")
     num_replica_fetchers: int = row(INT, "1", "1..", "Fetching tasks for each other broker.")
     replica_high_watermark_checkpoint_interval_ms: int = row(LONG, "5000", "1..", "How often the high watermarks are written to disk.")
+    controller_socket_timeout_ms: int = row(INT, "30000", "", "How long the controller waits for a broker, and a broker that stops for the controller.")
     auto_leader_rebalance_enable: bool = row(BOOLEAN, "true", "", "Whether leadership returns to the preferred replica automatically.")
     leader_imbalance_check_interval_seconds: int = row(LONG, "300", "1..", "How often the leader imbalance is checked.")
     leader_imbalance_per_broker_percentage: int = row(INT, "10", "0..", "The imbalance, in percent, at which leadership returns.")
@@ -227,14 +228,11 @@ ROWS: tuple[SettingRow, ...] = tuple(
 for _name, *_ in ROWS:  # Python reads a value of an instance faster if the class does not have the attribute
     delattr(Settings, _name.replace(".", "_"))
 
-_ALONE = "replication between brokers does not read the setting yet"
-
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {
     "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
-    "replica.socket.": "a follower waits 30 s for its leader, and leaves the buffers of its sockets to the system",
+    "replica.socket.receive.buffer.bytes": "a follower leaves the buffers of its sockets to the system",
     "num.replica.fetchers": "one connection to each leader fetches all its partitions",
-    "request.timeout.ms": _ALONE,
     "log.flush.offset.checkpoint.interval.ms": "recovery points are written together with high watermarks",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written together with high watermarks",
     "log.preallocate": "files grow as they are written",
@@ -257,6 +255,7 @@ ORDERED: tuple[tuple[str, str], ...] = (
     ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
 )
 
 # Settings that Kafka can change at run time, for all brokers. `listeners` and `listener.security.protocol.map`, which

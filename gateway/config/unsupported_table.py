@@ -28,10 +28,14 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("there is no KRaft quorum", "controller.quorum.",
      """voters:list= bootstrap.servers:list= election.timeout.ms:int=1000 fetch.timeout.ms:int=2000 election.backoff.max.ms:int=1000 append.linger.ms:int=25
      request.timeout.ms:int=2000 retry.backoff.ms:int=20 -auto.join.enable -fetch.snapshot.max.bytes -fetch.max.bytes"""),
-    ("this is a single node: there is no traffic between brokers", "",
-     """-controller.message.queue.size:int -inter.broker.protocol.version=3.9-IV0 -control.plane.listener.name
-     controller.socket.timeout.ms:int=30000 socket.connection.setup.timeout.ms:long=10000 socket.connection.setup.timeout.max.ms:long=30000
-     replica.selector.class -follower.fetch.last.tiered.offset.enable -unclean.leader.election.interval.ms:long=300000"""),
+    ("brokers tell each other which versions they have", "", "-inter.broker.protocol.version=3.9-IV0"),
+    ("a broker has one order of the controller at a time, on the listener of the brokers", "",
+     "-controller.message.queue.size:int -control.plane.listener.name"),
+    ("a request between brokers has its time-out from before the connection on", "",
+     "socket.connection.setup.timeout.ms:long=10000 socket.connection.setup.timeout.max.ms:long=30000"),
+    ("consumers read from leaders, and nothing is tiered", "",
+     "replica.selector.class -follower.fetch.last.tiered.offset.enable"),
+    ("an unclean election follows at once where it is enabled", "", "-unclean.leader.election.interval.ms:long=300000"),
     ("a partition asks the coordinator of this broker again after 2, 4, 8 and then 20 ms, and gives up after 100 ms", "",
      "add.partitions.to.txn.retry.backoff.max.ms:int=100 add.partitions.to.txn.retry.backoff.ms:int=20"),
     ("the broker id is configured, or 0, and never generated", "",

@@ -32,13 +32,14 @@ W = TypeVar("W")
 
 
 class OtherBrokers(NamedTuple):
-    """The way from this broker to others. `listener` is the one for brokers."""
+    """The way from this broker to others. `listener` is the one for brokers, `timeout_ms` the longest wait."""
 
     node_id: int
     listener: str
     metadata: MetadataStore
     tasks: Tasks
     links: BrokerLinks
+    timeout_ms: float
 
 
 class Gathering(Protocol[W]):
@@ -80,7 +81,7 @@ class BrokerRequests(Generic[W]):
         if address is None:
             return None
         client_id = f"broker-{self._brokers.node_id}-{self._name}"
-        link = self._brokers.links.open(broker_id, *address, client_id)
+        link = self._brokers.links.open(broker_id, *address, client_id, timeout_ms=self._brokers.timeout_ms)
         recipient = self._recipients[broker_id] = _Recipient(address, link)
         return recipient
 

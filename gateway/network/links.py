@@ -34,7 +34,7 @@ from headgate.protocol.errors import ErrorCode, MalformedRequest
 from headgate.protocol.schema import Message
 
 REQUEST_TIMEOUT_MS: Final = 30_000.0
-"""Kafka's default of `replica.socket.timeout.ms` and `controller.socket.timeout.ms`."""
+"""Kafka's default of `replica.socket.timeout.ms`, `controller.socket.timeout.ms` and `request.timeout.ms`."""
 RECONNECT_BACKOFF_MS: Final = 50.0
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000.0
 SLICE_BYTES: Final = 1 << 20
@@ -75,6 +75,7 @@ class Link:
         port: int,
         client_id: str,
         max_response_bytes: int,
+        timeout_ms: float,
         clock: Clock,
         scheduler: Scheduler,
         make_transport: Callable[[Link], Transport],
@@ -85,6 +86,7 @@ class Link:
         self.is_closed = False
         self._client_id = client_id
         self._max_response_bytes = max_response_bytes
+        self._timeout_ms = timeout_ms
         self._clock = clock
         self._scheduler = scheduler
         self._make_transport = make_transport
@@ -101,16 +103,16 @@ class Link:
     def __str__(self) -> str:
         return f"broker {self.node_id} at {self.host}:{self.port}"
 
-    def ask(self, request: Message, version: int | None = None, timeout_ms: float = REQUEST_TIMEOUT_MS) -> Ask:
+    def ask(self, request: Message, version: int | None = None, timeout_ms: float | None = None) -> Ask:
         """The answer to a request, in the latest version that both brokers have, unless `version` names another.
 
         Raises LinkLost, and KafkaError(UNSUPPORTED_VERSION) if there is no such version.
         """
-        return partial(self._begin, request, version, timeout_ms)
+        return partial(self._begin, request, version, self._timeout_ms if timeout_ms is None else timeout_ms)
 
-    def versions(self, timeout_ms: float = REQUEST_TIMEOUT_MS) -> Ask:
+    def versions(self) -> Ask:
         """The versions that the broker serves, by API key; the link connects first. Raises LinkLost."""
-        return partial(self._begin, None, None, timeout_ms)
+        return partial(self._begin, None, None, self._timeout_ms)
 
     def close(self) -> None:
         """End the connection. Requests without an answer, and all later ones, are lost."""
@@ -268,11 +270,26 @@ class Links:
         self._opened: list[Link] = []
 
     def open(
-        self, node_id: int, host: str, port: int, client_id: str, max_response_bytes: int = MAX_RESPONSE_SIZE
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        client_id: str,
+        max_response_bytes: int = MAX_RESPONSE_SIZE,
+        *,
+        timeout_ms: float = REQUEST_TIMEOUT_MS,
     ) -> Link:
-        """A link to a broker. An answer above `max_response_bytes` ends its connection."""
+        """A link to a broker. An answer above `max_response_bytes`, or after `timeout_ms`, ends its connection."""
         link = Link(
-            node_id, host, port, client_id, max_response_bytes, self._clock, self._scheduler, self._make_transport
+            node_id,
+            host,
+            port,
+            client_id,
+            max_response_bytes,
+            timeout_ms,
+            self._clock,
+            self._scheduler,
+            self._make_transport,
         )
         self._opened = [opened for opened in self._opened if not opened.is_closed]
         self._opened.append(link)

@@ -31,4 +31,5 @@ class BrokerLink(Protocol):
 class BrokerLinks(Protocol):
     """Opens links."""
 
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> BrokerLink: ...
+    def open(self, node_id: int, host: str, port: int, client_id: str, *, timeout_ms: float) -> BrokerLink:
+        """A link whose connection ends if an answer takes longer than `timeout_ms`."""

@@ -49,6 +49,7 @@ class FakeLinks:
     def __init__(self) -> None:
         self.opened: dict[int, FakeLink] = {}
 
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> FakeLink:
+    def open(self, node_id: int, host: str, port: int, client_id: str, *, timeout_ms: float) -> FakeLink:
+        assert timeout_ms > 0
         self.opened[node_id] = FakeLink(node_id)
         return self.opened[node_id]

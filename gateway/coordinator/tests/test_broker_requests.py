@@ -47,7 +47,7 @@ class Bench:
         self.time, self.links, self.pairs = ManualTime(), FakeLinks(), Pairs()
         self.metadata = SimpleNamespace(image=Image.empty(brokers=[node(1), node(2)]))
         tasks = Tasks(self.time.clock, self.time.scheduler)
-        others = OtherBrokers(0, "IN", cast("Any", self.metadata), tasks, self.links)
+        others = OtherBrokers(0, "IN", cast("Any", self.metadata), tasks, self.links, 30_000.0)
         self.requests = BrokerRequests("test", self.pairs, others)
 
     def add(self, broker_id: int, *numbers: int) -> None:

@@ -20,7 +20,7 @@ import trio.testing
 from headgate.gateway.network import sockets
 from headgate.gateway.network.link_socket import LinkSocket
 from headgate.gateway.network.link_stream import LinkStream
-from headgate.gateway.network.links import REQUEST_TIMEOUT_MS, Link, Links, Transport
+from headgate.gateway.network.links import Link, Links, Transport
 from headgate.gateway.network.sockets import SocketEngine
 from headgate.gateway.network.tests.conformance import Client, SimulatedClient, TcpClient
 from headgate.gateway.network.tests.kernel import FakeStream, Kernel
@@ -104,9 +104,7 @@ class Linked(ABC):
     def open(self) -> None:
         self.link = self.links.open(2, *self.address(), "broker-1", MAX_RESPONSE_BYTES)
 
-    def ask(
-        self, request: Message | None = None, version: int | None = None, timeout_ms: float = REQUEST_TIMEOUT_MS
-    ) -> Asked:
+    def ask(self, request: Message | None = None, version: int | None = None, timeout_ms: float | None = None) -> Asked:
         return Asked(self, self.link.ask(request or MetadataRequest(), version, timeout_ms))
 
     async def accept(self) -> Peer:

@@ -221,6 +221,20 @@ def test_a_silent_peer_ends_at_the_deadline(kind: Any, stage: str) -> None:
 
 
 @simulated
+def test_the_deadline_is_that_of_the_link(kind: Any) -> None:
+    async def scenario(linked: Simulated) -> None:
+        linked.link = linked.links.open(2, *linked.address(), "broker-1", timeout_ms=2_000)
+        asked = linked.ask()
+        await linked.accept()
+        await trio.sleep(1.9)
+        assert not asked.results
+        await trio.sleep(0.2)
+        await refused(asked, "did not come in time")
+
+    run(kind, scenario)
+
+
+@simulated
 def test_each_request_has_its_own_deadline(kind: Any) -> None:
     async def scenario(linked: Simulated) -> None:
         peer = await linked.connect()

@@ -113,7 +113,8 @@ class ReplicaFetchers:
 
     def _open(self, leader: Leader) -> _LeaderTask:
         machine = ReplicaFetcher(self._node_id, self._config, self._broker_epoch)
-        link = self._links.open(*leader, f"broker-{self._node_id}-fetcher-0")
+        client_id, timeout_ms = f"broker-{self._node_id}-fetcher-0", self._config.replica_socket_timeout_ms
+        link = self._links.open(*leader, client_id, timeout_ms=timeout_ms)
         return _LeaderTask(leader, machine, link, self._tasks, self.changed, self._perform)
 
     def unfollow(self, key: FetchKey) -> None:

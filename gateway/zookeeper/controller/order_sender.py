@@ -105,7 +105,8 @@ class OrderSender:
             logger.error("broker %d gets no orders: it has no listener %s, by which brokers reach each other here; "
                          "give all brokers the same inter.broker.listener.name", broker_id, listener)  # fmt: skip
             return
-        link = self._links.open(broker_id, endpoint.host, endpoint.port, f"controller-{self._config.node_id}")
+        client_id, timeout_ms = f"controller-{self._config.node_id}", self._config.controller_socket_timeout_ms
+        link = self._links.open(broker_id, endpoint.host, endpoint.port, client_id, timeout_ms=timeout_ms)
         sender = Sender(self._config.node_id, self._nodes.controller_epoch, listener)
         try:
             while True:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.zookeeper")
 
-ANSWER_WITHIN_MS: Final = 30_000.0
-"""Kafka's default of `controller.socket.timeout.ms`."""
 FOLLOWED_WITHIN_MS: Final = 2_000.0
 """The longest wait for the orders about the new leaders: clients without them lose time, and no records."""
 
@@ -117,7 +115,8 @@ class ControlledShutdown:
         endpoint = None if controller is None else controller.endpoints.get(self._config.inter_broker_listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller is known")
-        link = self._links.open(image.controller_id, *endpoint, f"broker-{node_id}-shutdown")
+        client_id, timeout_ms = f"broker-{node_id}-shutdown", self._config.controller_socket_timeout_ms
+        link = self._links.open(image.controller_id, *endpoint, client_id, timeout_ms=timeout_ms)
         try:
             request = ControlledShutdownRequest(broker_id=node_id, broker_epoch=self._own_epoch())
             return (yield from self._answer(link.ask(request)))
@@ -125,7 +124,9 @@ class ControlledShutdown:
             link.close()
 
     def _answer(self, ask: Ask) -> Task[ControlledShutdownResponse]:
-        response: ControlledShutdownResponse | None = yield at_most(self._tasks.scheduler, ANSWER_WITHIN_MS, ask)
+        response: ControlledShutdownResponse | None = yield at_most(
+            self._tasks.scheduler, self._config.controller_socket_timeout_ms, ask
+        )
         if response is None:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller does not answer")
         return response

@@ -32,7 +32,7 @@ TOOL = 777
 class NoLinks:
     """No other broker lives."""
 
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> BrokerLink:
+    def open(self, node_id: int, host: str, port: int, client_id: str, *, timeout_ms: float) -> BrokerLink:
         raise AssertionError(f"{client_id} wants to send orders to broker {node_id} at {host}:{port}")
 
 

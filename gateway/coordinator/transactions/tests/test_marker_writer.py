@@ -118,7 +118,7 @@ class Bench:
             self.time.clock, self.time.scheduler, self.tasks, cast("Any", None), cast("Any", None)
         )
         self.links = FakeLinks()
-        others = OtherBrokers(THIS_BROKER, "PLAINTEXT", cast("Any", self.metadata), self.tasks, self.links)
+        others = OtherBrokers(THIS_BROKER, "PLAINTEXT", cast("Any", self.metadata), self.tasks, self.links, 30_000.0)
         self.writer = RetryingMarkerWriter(cast("PartitionMarkers", self.markers), services, others)
         self.running: dict[str, Running[bool]] = {}
         self.done: list[str] = []
@@ -310,7 +310,9 @@ def test_over_the_partitions_of_a_broker(node: HandlerBroker) -> None:
     shared = CoordinatorServices(
         services.clock, services.scheduler, services.tasks, services.batcher, Lock(services.scheduler)
     )
-    others = OtherBrokers(node.config.node_id, "PLAINTEXT", services.metadata, services.tasks, node.parts.links)
+    others = OtherBrokers(
+        node.config.node_id, "PLAINTEXT", services.metadata, services.tasks, node.parts.links, 30_000.0
+    )
     writer = RetryingMarkerWriter(services.markers, shared, others)
     done: list[int] = []
     services.tasks.start(writer.write(EFFECT, 5), done.append)

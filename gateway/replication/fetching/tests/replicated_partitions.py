@@ -64,6 +64,7 @@ class Settings:
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_min_bytes: int = 1
     replica_fetch_backoff_ms: int = 200
+    replica_socket_timeout_ms: int = 7_000
 
 
 class Batch(NamedTuple):

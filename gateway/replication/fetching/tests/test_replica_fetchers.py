@@ -101,7 +101,8 @@ class Bench:
         self.fetchers = ReplicaFetchers(2, Settings(), self.tasks, self, lambda: self.broker_epoch)
         self.replicas = [Replica(), Replica()]
 
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> FakeLink:
+    def open(self, node_id: int, host: str, port: int, client_id: str, *, timeout_ms: float) -> FakeLink:
+        assert timeout_ms == Settings.replica_socket_timeout_ms
         self.links.append(FakeLink(node_id, host, port, client_id))
         return self.links[-1]
 

@@ -113,8 +113,8 @@ class ClusterWorld(StoreWorld):
             self.register(broker_id)
         self.settle()
 
-    def open(self, node_id: int, host: str, port: int, client_id: str) -> ScriptedLink:
-        assert (host, port, client_id) == (f"host{node_id}", 9092, "controller-0")
+    def open(self, node_id: int, host: str, port: int, client_id: str, *, timeout_ms: float) -> ScriptedLink:
+        assert (host, port, client_id, timeout_ms) == (f"host{node_id}", 9092, "controller-0", 30_000)
         self.brokers[node_id].opened += 1
         return ScriptedLink(self.brokers[node_id], self.time.scheduler.call_soon)
 
