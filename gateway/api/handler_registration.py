@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.gateway.api.authorization import Rule
-from headgate.gateway.api.authorization_rules import unrestricted
+from headgate.gateway.api.authorization import AclOperation, Rule
+from headgate.gateway.api.authorization_rules import cluster, unrestricted
 from headgate.gateway.api.context import Handler
 from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
@@ -106,6 +106,18 @@ def handles(
         return handler
 
     return register
+
+
+def handles_between_brokers(request: type[Message], versions: str, *, in_steps: bool = False) -> Callable[[H], H]:
+    """Register a handler of requests that the brokers of a cluster send each other; see `Range`."""
+    return handles(
+        request,
+        versions,
+        authorize=cluster(AclOperation.CLUSTER_ACTION),
+        needs_zookeeper=True,
+        in_steps=in_steps,
+        between_brokers=True,
+    )
 
 
 @functools.cache

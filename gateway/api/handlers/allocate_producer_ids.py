@@ -3,22 +3,14 @@
 Brokers of Apache Kafka ask for that. A Headgate takes a block from ZooKeeper itself.
 """
 
-from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import handles_between_brokers
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
-@handles(
-    AllocateProducerIdsRequest,
-    versions="0",
-    authorize=cluster(AclOperation.CLUSTER_ACTION),
-    needs_zookeeper=True,
-    between_brokers=True,
-)
+@handles_between_brokers(AllocateProducerIdsRequest, versions="0")
 def allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: HandlerContext
 ) -> Outcome[AllocateProducerIdsResponse]:

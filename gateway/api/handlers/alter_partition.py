@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import handles_between_brokers
 from headgate.gateway.runtime.tasks import Task, at_most
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -21,13 +19,7 @@ ALTERED_WITHIN_MS: Final = 10_000.0
 """The longest wait for ZooKeeper. The leader asks again at once, perhaps the next controller."""
 
 
-@handles(
-    AlterPartitionRequest,
-    versions="0-3",
-    authorize=cluster(AclOperation.CLUSTER_ACTION),
-    needs_zookeeper=True,
-    between_brokers=True,
-)
+@handles_between_brokers(AlterPartitionRequest, versions="0-3")
 def alter_partition(request: AlterPartitionRequest, context: HandlerContext) -> Task[AlterPartitionResponse]:
     """Answer once the sets are stored, with the state of each partition."""
     altered = context.broker.metadata.alter_partition(request, context.version)

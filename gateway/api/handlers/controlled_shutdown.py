@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import handles_between_brokers
 from headgate.gateway.runtime.tasks import Task, at_most
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -19,13 +17,7 @@ MOVED_WITHIN_MS: Final = 25_000.0
 """The longest wait for ZooKeeper: brokers give up the request after 30 s."""
 
 
-@handles(
-    ControlledShutdownRequest,
-    versions="0-3",
-    authorize=cluster(AclOperation.CLUSTER_ACTION),
-    needs_zookeeper=True,
-    between_brokers=True,
-)
+@handles_between_brokers(ControlledShutdownRequest, versions="0-3")
 def controlled_shutdown(
     request: ControlledShutdownRequest, context: HandlerContext
 ) -> Task[ControlledShutdownResponse]:

@@ -6,10 +6,8 @@ v4 flexible   v5 topic ids, full requests (KIP-516)   v6 recovery of unclean lea
 
 from __future__ import annotations
 
-from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import handles_between_brokers
 from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.leader_and_isr import (
@@ -23,14 +21,7 @@ from headgate.protocol.steps import lazy_map
 from headgate.protocol.topic_partition import TopicPartition
 
 
-@handles(
-    LeaderAndIsrRequest,
-    versions="0-7",
-    authorize=cluster(AclOperation.CLUSTER_ACTION),
-    needs_zookeeper=True,
-    in_steps=True,
-    between_brokers=True,
-)
+@handles_between_brokers(LeaderAndIsrRequest, versions="0-7", in_steps=True)
 def leader_and_isr(request: LeaderAndIsrRequest, context: HandlerContext) -> Task[LeaderAndIsrResponse]:
     """Obey, and answer with a row for each partition once the logs are there."""
     orders = context.broker.controller_orders

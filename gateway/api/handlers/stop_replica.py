@@ -6,24 +6,15 @@ v4 KRaft (KIP-866)
 
 from __future__ import annotations
 
-from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import handles_between_brokers
 from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from headgate.protocol.topic_partition import TopicPartition
 
 
-@handles(
-    StopReplicaRequest,
-    versions="0-4",
-    authorize=cluster(AclOperation.CLUSTER_ACTION),
-    needs_zookeeper=True,
-    in_steps=True,
-    between_brokers=True,
-)
+@handles_between_brokers(StopReplicaRequest, versions="0-4", in_steps=True)
 def stop_replica(request: StopReplicaRequest, context: HandlerContext) -> Task[StopReplicaResponse]:
     """Obey, and answer with a row for each partition once the files of deleted replicas are gone."""
     orders = context.broker.controller_orders

@@ -6,22 +6,13 @@ v5 broker epochs (KIP-380), partitions by topic   v6 flexible   v7 topic ids (KI
 
 from __future__ import annotations
 
-from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import handles_between_brokers
 from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-@handles(
-    UpdateMetadataRequest,
-    versions="0-8",
-    authorize=cluster(AclOperation.CLUSTER_ACTION),
-    needs_zookeeper=True,
-    in_steps=True,
-    between_brokers=True,
-)
+@handles_between_brokers(UpdateMetadataRequest, versions="0-8", in_steps=True)
 def update_metadata(request: UpdateMetadataRequest, context: HandlerContext) -> Task[UpdateMetadataResponse]:
     """Obey, and answer once the image has the change."""
     orders = context.broker.controller_orders
