@@ -135,6 +135,11 @@ class CoordinatorRuntime(Generic[S]):
         states = () if topic is None else topic.partitions
         return self._metadata.knows_topics and all(state.leader == self._node_id for state in states)
 
+    @property
+    def are_committed(self) -> bool:
+        """Whether all in-sync replicas have everything that the shards here have replayed."""
+        return all(one.committed_shard is one.shard for one in self._coordinators.values())
+
     def shards(self) -> Iterator[S]:
         """The shards of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while a shard is being loaded."""
         for topic, index in self._partitions.opening:

@@ -1,24 +1,28 @@
 """Unread offsets: where retention has to stop for groups, which this broker or another one coordinates.
 
-The offsets of a group on this broker are read at once. Any other coordinator is asked by OffsetFetch. Without an answer
-the offset is 0: the hold stays.
+The offsets of a group on this broker are read at once, if no election can take them back. Otherwise they count once all
+in-sync replicas have them, as those of another coordinator, which is asked by OffsetFetch. Without an answer the offset
+is 0: the hold stays.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 from headgate.gateway.coordinator.broker_requests import BrokerRequests, OtherBrokers
+from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
-from headgate.gateway.runtime.tasks import Ask, Outcome, Task, at_most
+from headgate.gateway.runtime.tasks import Ask, Outcome, Task, at_most, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from headgate.protocol.schema import Message
 
@@ -79,7 +83,7 @@ class UnreadOffsets:
 
     def __init__(self, groups: GroupCoordinator, brokers: OtherBrokers) -> None:
         self._groups = groups
-        self._scheduler = brokers.tasks.scheduler
+        self._tasks = brokers.tasks
         self._node_id = brokers.node_id
         self.requests = BrokerRequests("retention", OffsetQuestions(), brokers)
 
@@ -88,22 +92,31 @@ class UnreadOffsets:
 
         The task waits for functions alone.
         """
-        elsewhere = [group_id for group_id in group_ids if not self._groups.coordinates(group_id)]
-        if elsewhere:
-            return self._first(group_ids, elsewhere, topic, partition)
-        return self._groups.first_unread(group_ids, topic, partition)
+        if all(self._groups.coordinates(group_id) for group_id in group_ids) and self._groups.are_committed:
+            return self._groups.first_unread(group_ids, topic, partition)
+        return self._first(group_ids, topic, partition)
 
-    def _first(self, group_ids: Collection[str], elsewhere: Sequence[str], topic: str, partition: int) -> Task[int]:
-        own = [group_id for group_id in group_ids if group_id not in elsewhere]
-        found = [self._groups.first_unread(own, topic, partition)] if own else []
-        for group_id in elsewhere:
+    def _first(self, group_ids: Collection[str], topic: str, partition: int) -> Task[int]:
+        found = list[int]()
+        for group_id in group_ids:
             try:
-                leader = self._groups.leader_of(group_id)
-                answer = yield at_most(self._scheduler, ANSWER_MS, self._ask(leader, group_id, topic, partition))
+                if self._groups.coordinates(group_id):
+                    ask: Ask = partial(self._tasks.start, self._committed(group_id, topic, partition))
+                else:
+                    ask = self._ask(self._groups.leader_of(group_id), group_id, topic, partition)
+                answer = yield at_most(self._tasks.scheduler, ANSWER_MS, ask)
             except KafkaError:
                 answer = None
             found.append(max(0, answer or 0))
-        return min(found)
+        return min(found, default=0)
+
+    def _committed(self, group_id: str, topic: str, partition: int) -> Task[int]:
+        """The offset of a group on this broker, once all in-sync replicas have it. Raises KafkaError."""
+        offset = self._groups.first_unread([group_id], topic, partition)
+        if offset:  # replies wait for everything before them
+            row = OffsetFetchResponseGroup(group_id)
+            yield from value_of(self._groups.submit(group_id, lambda _, ticket: Decision.reply(ticket, row)))
+        return offset
 
     def _ask(self, leader: int, group_id: str, topic: str, partition: int) -> Ask:
         def ask(resume: Callable[[int | KafkaError], None]) -> None:
