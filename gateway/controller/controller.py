@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -169,11 +170,15 @@ class ControllerMachine:
             stopping=self.view.stopping - lost,
             failed=frozenset(replica for replica in self.view.failed if replica.broker_id not in lost | fresh),
         )
-        for key, state in self.view.partitions_of(lost | fresh):
+        for key, state in self._leads_first(lost | fresh):
             self._dirty[key] = None
             back = fresh & lost & {state.leader, *state.isr}
             if back:
                 self._departed[key] |= dict.fromkeys(back, NO_EPOCH)
+
+    def _leads_first(self, brokers: AbstractSet[int]) -> list[tuple[TopicPartition, PartitionState]]:
+        """The partitions of brokers, those that they lead first: clients wait for these, and writes take turns."""
+        return sorted(self.view.partitions_of(brokers), key=lambda pair: pair[1].leader not in brokers)
 
     def note_departed(self, key: TopicPartition, broker_id: int, latest_epoch: int = NO_EPOCH) -> None:
         """Note that a live broker has lost a partition unnoticed, by a restart since the partition's last state.
@@ -200,7 +205,7 @@ class ControllerMachine:
         """
         self.check_registration(broker_id, broker_epoch, ErrorCode.BROKER_NOT_AVAILABLE)
         self.view = self.view._replace(stopping=self.view.stopping | {broker_id})
-        self._dirty.update((key, None) for key, _ in self.view.partitions_of((broker_id,)))
+        self._dirty.update((key, None) for key, _ in self._leads_first({broker_id}))
         self._shutdowns.append((ticket, broker_id))
 
     def elect(self, ticket: object, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:

@@ -8,7 +8,7 @@ from headgate.gateway.controller.tests.clusters import T0, TOPIC_ID, brokers, co
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.metadata import RemoveTopicRecord
+from headgate.protocol.internal.metadata import PartitionRecord, RemoveTopicRecord
 from headgate.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from headgate.protocol.messages.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersResponse
 from headgate.protocol.topic_partition import TopicPartition
@@ -26,6 +26,18 @@ def test_a_lost_leader_is_replaced_by_one_write() -> None:
     machine.replay(decision.records)  # a doubled answer
     assert machine.view.state(T0) == state(2, (2, 3), epoch=1)
     assert not machine.decide(0).records
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_lost_leads_are_decided_before_lost_followers(is_killed: bool) -> None:
+    machine = controller(view(state(2, (2, 1)), state(1, (1, 2)), state(3, (3, 1)), state(1, (1, 3))))
+    settle(machine)
+    if is_killed:
+        machine.set_brokers(brokers(2, 3))
+    else:
+        machine.shut_down("ticket", 1, -1)
+    records = machine.decide(0, limit=2).records
+    assert [record.partition_id for record in records if isinstance(record, PartitionRecord)] == [1, 3]
 
 
 def test_a_broker_that_was_back_at_once_still_loses_its_lead() -> None:
