@@ -27,7 +27,7 @@ from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.templates import write_templates
 from headgate.tools.bench.rows.cluster.acknowledgements import TICK_SECONDS, Acknowledgements
 from headgate.tools.bench.rows.cluster.replicated import ACKS_ALL
-from headgate.tools.bench.rows.coordinators.groups import new_group, wait_until_served
+from headgate.tools.bench.rows.coordinators.groups import new_group
 from headgate.tools.bench.rows.row import BATCH_16K, BATCH_TINY, produce_templates
 
 _PRODUCE_VERSION: Final = 7
@@ -37,6 +37,9 @@ _SERVED_WITHIN_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.002
 _CAUGHT_UP_WITHIN_SECONDS: Final = 300.0
 _GONE_WITHIN_SECONDS: Final = 60.0
+
+
+_numbers = itertools.count()
 
 
 class Times(NamedTuple):
@@ -210,7 +213,7 @@ def _bring_back(cluster: Cluster, broker_id: int, topic: str, partitions: int) -
 @contextmanager
 def _led_topic(cluster: Cluster, partitions: int) -> Iterator[str]:
     """A topic whose partitions each have a record."""
-    topic = "led"
+    topic = f"led-{next(_numbers)}"
     cluster.create_topic(topic, partitions, {"min.insync.replicas": "2"})
     client = Acknowledgements(topic, dict.fromkeys(range(partitions)), _ports(cluster), math.inf)
     try:
@@ -228,17 +231,15 @@ class GroupFailover:
     def opened(self, cluster: Cluster, generators: Path) -> Iterator[Run]:
         topic = "grouped"
         cluster.create_topic(topic, 1, {})
-        wait_until_served(cluster.any_client(), [new_group(topic)])
+        self._until_committed(cluster, new_group(topic), topic)  # the first one creates __consumer_offsets
         cluster.wait_for_sets(["__consumer_offsets"])
 
         def run() -> Times:
-            controller = cluster.controller()
-            group, victim = self._group_away_from(cluster, controller)
-            commit = group_frames.offset_commit(_COMMIT_VERSION, group, TopicPartitions(topic, [0]))
-            self._until_committed(cluster, group, commit)
+            group, victim = self._group_away_from(cluster, cluster.controller())
+            self._until_committed(cluster, group, topic)
             cluster.kill(victim)
             ended_at, cpu = _wait_for_session_end(cluster, victim), _Cpu(cluster)
-            found_at = self._until_committed(cluster, group, commit)
+            found_at = self._until_committed(cluster, group, topic)
             result = Times(time.perf_counter() - ended_at, found_at - ended_at, *cpu.since())
             cluster.run(victim)
             cluster.wait_for_sets(["__consumer_offsets", topic])
@@ -255,8 +256,9 @@ class GroupFailover:
                 return group, coordinator
         raise BenchError(f"{cluster.name}: broker {controller} coordinates every group")
 
-    def _until_committed(self, cluster: Cluster, group: str, commit: frames.RequestWriter) -> float:
+    def _until_committed(self, cluster: Cluster, group: str, topic: str) -> float:
         """Try each tick to commit; the time at which the coordinator of the commit was found."""
+        commit = group_frames.offset_commit(_COMMIT_VERSION, group, TopicPartitions(topic, [0]))
         clients = {broker_id: broker.client for broker_id, broker in cluster.brokers.items()}
         deadline = time.perf_counter() + _SERVED_WITHIN_SECONDS
         for asked in itertools.cycle(clients.values()):
