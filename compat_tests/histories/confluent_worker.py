@@ -18,6 +18,8 @@ from compat_tests.histories.history import FAIL, INFO, OK
 
 LIMIT_S: Final = 60.0
 ANSWER_LIMIT_S: Final = 20.0
+# The longest pause between two operations: faults fall into enough of them, and a round takes fewer CPU seconds
+PAUSE_S: Final = 0.03
 SESSION_MS: Final = 6_000
 # Longer than the session of a broker, and the time that a busy machine needs
 HUNG_S: Final = 12.0
@@ -121,7 +123,7 @@ class ConfluentWorker:
                     self.consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
                 else:
                     self._assign(dict.fromkeys(self.partitions, 0))
-                while not self._is_ending.is_set():
+                while not self._is_ending.wait(self.chance.uniform(0, PAUSE_S)):
                     self._step()
                 self._ask_committed()
         except BaseException as failure:  # noqa: BLE001  raised again by the round

@@ -36,6 +36,7 @@ public final class HistoryWorker implements Runnable {
     private static final PrintStream OUTPUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private static final Duration ANSWER_LIMIT = Duration.ofSeconds(20);
     private static final int ATTEMPTS = 10;
+    private static final int PAUSE_MS = 30;
     private static volatile boolean isEnding;
 
     private final String[] options;
@@ -104,6 +105,7 @@ public final class HistoryWorker implements Runnable {
             consumer.assign(positions.keySet().stream().map(this::at).toList());
             seek(positions);
             while (!isEnding) {
+                Thread.sleep(chance.nextInt(PAUSE_MS));
                 int kind = chance.nextInt(10);
                 if (kind == 0) {
                     poll();
