@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -31,6 +31,21 @@ USUAL: Final[Mapping[str, Any]] = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
 }
+
+
+# The broker refuses a record with this value for good
+MAX_MESSAGE_BYTES: Final = 1000
+TOO_LARGE: Final = "." * MAX_MESSAGE_BYTES
+
+
+class Told(NamedTuple):
+    """What the client was told of a write."""
+
+    offset: int | None
+    outcome: str
+
+
+UNTOLD: Final = Told(None, INFO)
 
 
 class Recorder:
@@ -208,24 +223,26 @@ class ConfluentWorker:
         self.values += count
         return {f"{self.name}-{self.values - left}": self.chance.choice(self.partitions) for left in range(count)}
 
-    def _writes(self, planned: Mapping[str, int], told: Mapping[str, int | None]) -> list[tuple[Any, ...]]:
-        return [
-            (self._key(partition), value, told.get(value), OK if value in told else INFO)
-            for value, partition in planned.items()
-        ]
+    def _writes(self, planned: Mapping[str, int], told: Mapping[str, Told]) -> list[tuple[Any, ...]]:
+        return [(self._key(partition), value, *told.get(value, UNTOLD)) for value, partition in planned.items()]
 
-    def _produce(self, producer: Producer, planned: Mapping[str, int], told: dict[str, int | None]) -> None:
+    def _produce(self, producer: Producer, planned: Mapping[str, int], told: dict[str, Told]) -> None:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             value, offset = message.value(), message.offset()
-            if error is None and value is not None:
-                told[value.decode()] = offset if offset is not None and offset >= 0 else None
+            assert value is not None
+            if error is None:
+                told[value.decode()] = Told(offset if offset is not None and offset >= 0 else None, OK)
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                told[value.decode()] = Told(None, FAIL)
 
         for value, partition in planned.items():
             producer.produce(self.topic, value.encode(), partition=partition, on_delivery=on_delivery)
 
     def _send(self) -> None:
         planned = self._plan()
-        told: dict[str, int | None] = {}
+        if self.chance.random() < 0.1:
+            planned[f"{self.name}-{self.values}-{TOO_LARGE}"] = self.chance.choice(self.partitions)
+        told: dict[str, Told] = {}
         note = self.recorder.invoke(self.name, "send", writes=self._writes(planned, told))
         self._produce(self.plain, planned, told)
         self.plain.flush(LIMIT_S)
@@ -234,7 +251,7 @@ class ConfluentWorker:
     def _transaction(self) -> None:
         self.has_rebalanced = False
         planned = self._plan()
-        told: dict[str, int | None] = {}
+        told: dict[str, Told] = {}
         rest: dict[str, Any] = {}
         before = dict(self.positions)
         note = self.recorder.invoke(self.name, "transaction", writes=self._writes(planned, told))
@@ -252,7 +269,7 @@ class ConfluentWorker:
             self._assign(before)
 
     def _attempt(
-        self, planned: Mapping[str, int], told: dict[str, int | None], before: Mapping[int, int], rest: dict[str, Any]
+        self, planned: Mapping[str, int], told: dict[str, Told], before: Mapping[int, int], rest: dict[str, Any]
     ) -> str:
         """The outcome of a transaction that nothing disturbs."""
         producer = self._begin()

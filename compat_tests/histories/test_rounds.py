@@ -19,6 +19,7 @@ from compat_tests.harness.broker import TARGET
 from compat_tests.harness.soak import SOAK, Progress
 from compat_tests.harness.topics import create_topics
 from compat_tests.histories.checker import report
+from compat_tests.histories.confluent_worker import MAX_MESSAGE_BYTES
 from compat_tests.histories.round import KEPT, PARTITIONS, Plan, Round, Target
 from compat_tests.histories.targets import one_broker, three_brokers
 
@@ -63,7 +64,8 @@ def play(target: Target, name: str, seed: int, figure: Callable[[str], None], re
     """Run a round; its history stays where it has an anomaly."""
     path = KEPT / f"{TARGET}-{name}-{seed}.jsonl"
     topic = f"history-{seed}"
-    create_topics(target.bootstrap, {topic: {"min.insync.replicas": str((replicas + 1) // 2)}}, PARTITIONS, replicas)
+    configs = {"min.insync.replicas": str((replicas + 1) // 2), "max.message.bytes": str(MAX_MESSAGE_BYTES)}
+    create_topics(target.bootstrap, {topic: configs}, PARTITIONS, replicas)
     played = Round(target, topic, seed, PLAN, path)
     anomalies = played.play()
     again = f"""HEADGATE_ROUND={seed} make soak ARGS="-k {name}" plays it again
@@ -92,7 +94,7 @@ def test_late_ends_of_the_old_protocol_are_anomalies(single: Target, tmp_path: P
     found: set[str] = set()
     for seed in range(5):
         topic = f"late-{seed}"
-        create_topics(single.bootstrap, {topic: {}}, PARTITIONS)
+        create_topics(single.bootstrap, {topic: {"max.message.bytes": str(MAX_MESSAGE_BYTES)}}, PARTITIONS)
         anomalies = Round(single, topic, seed, OLD_PROTOCOL, tmp_path / f"{seed}.jsonl").play()
         found |= {anomaly.name for anomaly in anomalies}
         assert found <= ITS_ANOMALIES, report(anomalies)

@@ -20,6 +20,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -37,6 +38,8 @@ public final class HistoryWorker implements Runnable {
     private static final Duration ANSWER_LIMIT = Duration.ofSeconds(20);
     private static final int ATTEMPTS = 10;
     private static final int PAUSE_MS = 30;
+    /** The broker refuses a record with this value for good. */
+    private static final String TOO_LARGE = ".".repeat(1000);
     private static volatile boolean isEnding;
 
     private final String[] options;
@@ -172,6 +175,9 @@ public final class HistoryWorker implements Runnable {
 
     private void send() throws InterruptedException {
         List<Sent> sent = planned();
+        if (chance.nextInt(10) == 0) {
+            sent.add(new Sent(chance.nextInt(partitions), name + "-" + values++ + "-" + TOO_LARGE, null));
+        }
         operation++;
         say("invoke", "send", ", \"writes\": " + writes(sent));
         List<Sent> answers = new ArrayList<>();
@@ -315,7 +321,8 @@ public final class HistoryWorker implements Runnable {
                     RecordMetadata answer = one.answer().get();
                     told = (answer.hasOffset() ? String.valueOf(answer.offset()) : "null") + ", \"ok\"";
                 } catch (ExecutionException failure) {
-                    // Whether a broker has the record is not known
+                    // After any other failure a broker may have the record
+                    told = failure.getCause() instanceof RecordTooLargeException ? "null, \"fail\"" : told;
                 }
             }
             found.add("[" + key(one.partition()) + ", \"" + one.value() + "\", " + told + "]");
