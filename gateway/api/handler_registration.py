@@ -142,8 +142,12 @@ def public(registrations: Mapping[int, Registration]) -> Mapping[int, Registrati
 
 
 def _with(registrations: Mapping[int, Registration], is_kept: Callable[[Range], bool]) -> Mapping[int, Registration]:
-    kept = {key: one._replace(ranges=tuple(filter(is_kept, one.ranges))) for key, one in registrations.items()}
-    return {key: one for key, one in kept.items() if one.ranges}
+    kept = {}
+    for key, one in registrations.items():
+        ranges = tuple(filter(is_kept, one.ranges))
+        if ranges:
+            kept[key] = one if len(ranges) == len(one.ranges) else one._replace(ranges=ranges)
+    return kept
 
 
 def versions(registrations: Mapping[int, Registration]) -> dict[int, tuple[int, int]]:

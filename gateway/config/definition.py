@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from enum import IntEnum
@@ -138,7 +139,7 @@ class Definition(NamedTuple):
 
     def default_value(self) -> Value:
         """The default as a value; None if there is no default."""
-        return None if self.default is None else self.parse(self.default)
+        return _parse_default(self)
 
     def _allows(self, value: Value) -> bool:
         if isinstance(value, tuple):
@@ -166,6 +167,11 @@ class Definition(NamedTuple):
             kind = "a number" if self.type is Type.DOUBLE else "a whole number"
             return f"{kind} {_describe_range(self.allowed or '..', self.type)}"
         return f"one of: {self.allowed.replace('|', ', ')}" if self.allowed else "text"
+
+
+@functools.cache
+def _parse_default(definition: Definition) -> Value:
+    return None if definition.default is None else definition.parse(definition.default)
 
 
 _BOUNDS: dict[Type, tuple[float, float]] = {
