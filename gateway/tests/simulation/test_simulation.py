@@ -17,9 +17,11 @@ from headgate.gateway.tests.simulation import simulation
 from headgate.gateway.tests.simulation.mistakes import MISTAKES, MOST_SEEDS
 from headgate.protocol.tests.examples import first_in_unit
 
-SEEDS, PARTS, FRESH = 200, 20, 10_000
-AT_ONCE = 100
-"""Seeds between two notes of how far the fresh ones are."""
+SEEDS, PARTS = 200, 20
+FRESH, FRESH_PARTS = 1_000, 10
+"""The fresh seeds of a part, which takes some minutes."""
+AT_ONCE = 50
+"""Seeds between two notes of how far a part is."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,24 +42,38 @@ def test_clusters_by_seed(part: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_fresh_clusters(pytestconfig: pytest.Config) -> None:
-    """A run that was stopped, or has failed, goes on where it was."""
-    progress = pytestconfig.rootpath / "build" / "fresh_clusters.txt"
-    first, done = begin_or_resume(progress)
-    for seed in range(first + done, first + FRESH):
-        if not (seed - first) % AT_ONCE:
-            progress.write_text(f"{first} {seed - first}\n")
+@pytest.mark.parametrize("part", range(FRESH_PARTS))
+def test_fresh_clusters(part: int, pytestconfig: pytest.Config) -> None:
+    """A run that was stopped, or has failed, goes on where it was; after the last part the next run has new seeds."""
+    progress = FreshSeeds(pytestconfig.rootpath / "build" / "fresh_clusters", part)
+    for seed in progress:
         simulation.run(seed)
-    progress.unlink()
 
 
-def begin_or_resume(progress: Path) -> tuple[int, int]:
-    """The first seed of a run, and how many seeds of it are done."""
-    with suppress(OSError, ValueError):
-        first, done = map(int, progress.read_text().split())
-        return first, done
-    progress.parent.mkdir(exist_ok=True)
-    return Random().getrandbits(32), 0
+class FreshSeeds:
+    """The seeds of one part that no run has tried. Files have the first seed of each part, and how many are done."""
+
+    def __init__(self, directory: Path, part: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._files = [directory / str(each) for each in range(FRESH_PARTS)]
+        self._file = self._files[part]
+
+    def __iter__(self) -> Iterator[int]:
+        first, done = self._read(self._file) or (Random().getrandbits(32), 0)
+        for number in range(done, FRESH):
+            if not number % AT_ONCE:
+                self._file.write_text(f"{first} {number}\n")
+            yield first + number
+        self._file.write_text(f"{first} {FRESH}\n")
+        if all((self._read(file) or (0, 0))[1] == FRESH for file in self._files):
+            for file in self._files:
+                file.unlink(missing_ok=True)
+
+    def _read(self, file: Path) -> tuple[int, int] | None:
+        with suppress(OSError, ValueError):
+            first, done = map(int, file.read_text().split())
+            return first, done
+        return None
 
 
 @pytest.mark.slow
