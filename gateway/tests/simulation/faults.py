@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -188,6 +189,15 @@ class Faults:
             broker.files.room = self._random.randint(0, 2_000)
             self._world.after(self._some_ms(), partial(self._empty, broker))
 
+    def fail_sync(self) -> None:
+        """Some syncs of a disk fail; each has lost what it should have written."""
+        broker = self._broker()
+        if broker is not None:
+            self._world.note(f"the disk of {broker} fails")
+            broker.files.drops_failed = (".log",) if self._random.random() < 0.5 else ()
+            broker.files.fail(errno.EIO, "sync", path=".log", times=self._random.randint(1, 3))
+            self._world.after(self._some_ms(), partial(self._empty, broker))
+
     def _empty(self, broker: Broker) -> None:
         broker.files.heal()
         self._cluster.files[broker.node_id].heal()
@@ -206,4 +216,5 @@ class Faults:
         slow_keeper: 2.0,
         jump_clock: 1.0,
         fill_disk: 1.0,
+        fail_sync: 2.0,
     }
