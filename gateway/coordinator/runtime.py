@@ -238,10 +238,13 @@ class CoordinatorRuntime(Generic[S]):
             self._open(index)
 
     def log_was_truncated(self, replica: Replica) -> None:
-        """Load the shard of a partition again: its log was truncated."""
-        coordinator = self._coordinators.get(replica.index)
+        """Load the shard of a partition again, as its log was truncated, unless another broker may lead it next."""
+        index, coordinator = replica.index, self._coordinators.get(replica.index)
         if coordinator is not None and coordinator.replica is replica:
-            coordinator.log_was_truncated()
+            if self._is_same(index):
+                coordinator.log_was_truncated()
+            else:
+                self._coordinators.pop(index).close()
 
     def _is_same(self, index: int) -> bool:
         try:

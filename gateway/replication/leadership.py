@@ -94,14 +94,14 @@ class Leadership:
         return log.epochs.latest >= replica.leader_epoch + (not self.epochs_are_raised)
 
     def log_was_truncated(self, log: Log) -> None:
-        """Handle the truncation of a log. If consumers may have read lost records, a higher leader epoch is needed."""
+        """Handle the truncation of a log. If others may have the lost records, a higher leader epoch is needed."""
         replica = self._states.replica(log.key)
         if replica is not None and replica.log is log:
-            was_readable = replica.apply_truncation()
+            may_be_elsewhere = replica.apply_truncation()
+            if may_be_elsewhere:
+                self.await_epoch(replica)
             for listener in self._events.truncated:
                 listener(replica)
-            if was_readable:
-                self.await_epoch(replica)
 
     def await_epoch(self, replica: Replica) -> None:
         """Stop serving a partition until its leader epoch is higher: its log lost records that clients may know."""

@@ -409,14 +409,15 @@ class Replica:
     def apply_truncation(self) -> bool:
         """Apply a truncation of the log: lower the high watermark, and fail the appends that wait for lost records.
 
-        True if consumers may have read lost records: then the partition needs a higher leader epoch.
+        True if consumers may have read lost records, or followers may have them, which read above the high watermark:
+        then the partition needs a higher leader epoch.
         """
         log = self.log
-        was_readable = log.end_offset < self.high_watermark
+        may_be_elsewhere = log.end_offset < self.high_watermark or self.progress is not None
         self.high_watermark = min(self.high_watermark, log.end_offset)
         self.fail_lost_appends()
         self.notify()
-        return was_readable
+        return may_be_elsewhere
 
     def repaired(self) -> None:
         """Apply a repair of the log: it accepts records again, and all its records are on the disk."""

@@ -182,6 +182,12 @@ def test_a_new_leader_commits_nothing_that_followers_may_lack(partition: Partiti
     assert (partition.replica.high_watermark, partition.replica.log.end_offset) == (0, 1)
 
 
+def test_a_log_that_was_cut_needs_a_higher_epoch_for_its_followers(partition: Partition) -> None:
+    partition.order(leader=0, isr=(0, 1))
+    partition.partitions.leadership.log_was_truncated(partition.replica.log)
+    assert partition.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER, "they may have read what consumers had not"
+
+
 def working(path: Path) -> tuple[Partition, HeldThreads]:
     """A led partition that is a follower now, whose first work waits for a thread: the sync of a record."""
     partition = Partition(path, headgate_flush="commit")

@@ -222,6 +222,18 @@ def test_groups_are_what_the_log_says(bench: Bench) -> None:
     assert bench.committed() == (0, 5)
 
 
+def test_groups_wait_for_the_higher_epoch_of_a_log_with_a_loss(bench: Bench) -> None:
+    assert bench.commit(1) == ErrorCode.NONE
+    replica = offsets_partition(bench)
+    bench.node.services.partitions.events.replicas_failed.clear()  # the controller is not to be reached
+    bench.lose(replica)
+    bench.repair()
+    for _ in range(5):
+        bench.node.time.advance()
+        bench.threads.run_all()
+    assert bench.committed()[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "another broker may have the offset"
+
+
 def test_members_are_told_and_join_again(bench: Bench) -> None:
     joined = bench.ask(join(), 2)
     bench.node.time.advance(10_000)
