@@ -157,6 +157,8 @@ class Cluster:
         self.has_slow_threads = False
         self.has_power_cuts = settings.get("headgate.flush") == "commit"
         """Whether a kill takes what was not synced."""
+        self.has_dropped = False
+        """Whether a disk has lost records that were written, and not synced: others have them, until it is found."""
         self.has_jumped = False
         """Whether the clock of a broker has jumped."""
         self.files = {node_id: BrokerFiles.empty() for node_id in range(count)}

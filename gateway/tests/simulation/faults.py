@@ -194,7 +194,8 @@ class Faults:
         broker = self._broker()
         if broker is not None:
             self._world.note(f"the disk of {broker} fails")
-            broker.files.drops_failed = (".log",) if self._random.random() < 0.5 else ()
+            if self._random.random() < 0.5:
+                broker.files.drops_failed, self._cluster.has_dropped = (".log",), True
             broker.files.fail(errno.EIO, "sync", path=".log", times=self._random.randint(1, 3))
             self._world.after(self._some_ms(), partial(self._empty, broker))
 

@@ -226,8 +226,12 @@ class MemoryConnection:
             while connection.outgoing:
                 piece = connection.take()
                 if isinstance(piece, FileSlice):
-                    pieces += piece.read()
+                    data, length = piece.read(), piece.length
                     piece.release()
+                    if len(data) < length:  # the file was cut since: a server ends the connection
+                        self.reset_both()
+                        return
+                    pieces += data
                 else:
                     assert isinstance(piece, bytes | bytearray | memoryview)
                     pieces += piece
