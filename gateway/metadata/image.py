@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -242,22 +243,25 @@ def raised_by(state: PartitionState, count: int) -> PartitionState:
     return state._replace(leader_epoch=state.leader_epoch + count, partition_epoch=state.partition_epoch + count)
 
 
-def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) -> set[str]:
-    """The names of the topics in which `new` may differ from `old`; `new` is `old` after these records."""
-    changed, topic_ids = set(), set()
+def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) -> AbstractSet[str]:
+    """The names of the topics in which `new` may differ from `old`; `new` is `old` after these records.
+
+    In the order of the records: a simulated history is to be the same in every process.
+    """
+    changed, topic_ids = dict[str, None](), dict[bytes, None]()
     for record in records:
         match record:
             case TopicRecord():
-                changed.add(record.name)
+                changed[record.name] = None
             case RegisterBrokerRecord():
-                changed.update(new.topics)
+                changed.update(dict.fromkeys(new.topics))
             case PartitionRecord() | RemoveTopicRecord():
-                topic_ids.add(record.topic_id)
+                topic_ids[record.topic_id] = None
             case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
-                changed.add(record.resource_name)
+                changed[record.resource_name] = None
     for names in (old.topic_names, new.topic_names):
-        changed.update(names[topic_id] for topic_id in topic_ids if topic_id in names)
-    return changed
+        changed.update((names[topic_id], None) for topic_id in topic_ids if topic_id in names)
+    return changed.keys()
 
 
 def _with_config(configs: Mapping[str, str], record: ConfigRecord) -> Mapping[str, str]:

@@ -13,8 +13,10 @@ from random import Random
 
 import pytest
 
+from headgate.gateway.metadata.image import Image, changed_topics
 from headgate.gateway.tests.simulation import simulation
 from headgate.gateway.tests.simulation.mistakes import MISTAKES, MOST_SEEDS
+from headgate.protocol.internal.metadata import TopicRecord
 from headgate.protocol.tests.examples import first_in_unit
 
 SEEDS, PARTS = 200, 20
@@ -79,6 +81,13 @@ class FreshSeeds:
 @pytest.mark.slow
 def test_a_seed_is_one_history() -> None:
     assert simulation.run(7).world.trace == simulation.run(7).world.trace
+
+
+def test_topics_change_in_one_order_in_every_process() -> None:
+    """The order of a set of names is another one in each process."""
+    records = [TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16) for number in range(40)]
+    image = Image.empty()
+    assert list(changed_topics(records, image, image.apply_all(records))) == [record.name for record in records]
 
 
 @pytest.mark.slow
