@@ -10,12 +10,11 @@ from typing import Any, Final, NamedTuple
 from headgate.gateway.controller import controller, elections
 from headgate.gateway.controller.controller import ControllerMachine
 from headgate.gateway.coordinator.coordinator import Coordinator
-from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.transactions import initialization
-from headgate.gateway.coordinator.transactions.marker_writer import EndingTransaction, RetryingMarkerWriter
+from headgate.gateway.coordinator.transactions.transaction import Transaction
 from headgate.gateway.replication.fetching import fetcher, replica_fetchers
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
 from headgate.gateway.replication.follower import Follower
@@ -29,11 +28,9 @@ from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
 from headgate.gateway.zookeeper.session import SetData
-from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
-from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.log import following
 from headgate.storage.log.log import Log
-from headgate.storage.log.producers import Producers
+from headgate.storage.log.producers import Producer, Producers
 
 MOST_SEEDS: Final = 60
 """The seeds, from the first one on, in which a mistake must be found."""
@@ -66,10 +63,6 @@ def _cuts_nothing(self: ReplicaFetcher, partition: FollowedPartition, _: int, _e
     self._delay(partition, "its history is another one", now_ms)
 
 
-def _cuts_as_leader_says(log: Any, _epoch: int, end_offset: int) -> int:
-    return int(min(end_offset, log.end_offset))
-
-
 def _commits_what_it_has(log: Any, append: Any) -> tuple[int, int]:
     return log.end_offset, max(log.start_offset, append.start_offset)
 
@@ -98,10 +91,6 @@ def _commits_before_sync(self: Replica, written_end: int) -> int:
 def _acknowledges_ahead(self: Progress, leader_end: int) -> int:
     ends = sorted(each.log_end for each in self._counted)
     return min(leader_end, ends[-1]) if ends else leader_end
-
-
-def _trusts_last_epoch(self: Progress, leader_end: int) -> None:
-    self._leader_end = self.epoch_start = leader_end
 
 
 def _configures_first(self: Leadership, replica: Replica, topic: Any, log_config: Any) -> None:
@@ -136,23 +125,6 @@ def _writes_over_any_version(self: ZooKeeperIsrManager, change: Any, node: Any) 
     return SetData(change.path, state._replace(isr=change.isr).encode(), node.stat.version)
 
 
-def _takes_lost_answer_for_refusal(self: ZooKeeperIsrManager, change: Any, wanted: SetData) -> Any:
-    outcome = yield from _write_one(self, change, wanted)
-    if outcome is None:
-        self._waiting.remove(change)
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer")
-    return outcome
-
-
-def _writes_after_session(self: ZooKeeperIsrManager, change: Any, node: Any) -> Any:
-    change.replica = _NeverResigned
-    return _plan(self, change, node)
-
-
-class _NeverResigned:
-    has_resigned = False
-
-
 # The controller
 
 
@@ -177,11 +149,6 @@ def _forgets_departed(self: ControllerMachine, brokers: Any) -> None:
 # Coordinators
 
 
-def _answers_at_write(self: Any, decision: Any) -> None:
-    for ticket, reply in decision.replies:
-        ticket.answer(reply)
-
-
 def _serves_before_load(self: Any) -> None:
     if self.shard is None:
         self._loaded(LogReplay(self._make_shard(), self.replica.log.start_offset), 0.0)
@@ -191,27 +158,12 @@ def _keeps_its_shard(self: Any, index: int) -> bool:
     return index in self._coordinators
 
 
-def _takes_refusal_for_marker(self: EndingTransaction, place: tuple[str, int], error: Any) -> None:
-    _end_write(self, place, None if error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
-
-
-def _awaits_no_marker(self: RetryingMarkerWriter, effect: Any, coordinator_epoch: int) -> Any:
-    ending = EndingTransaction(effect, coordinator_epoch)
-    self._append_soon(ending, ending.missing)
-    return True
-    yield
-
-
-def _keeps_open_transaction(shard: Any, key: str, transaction: Any, expected: Any, version: int) -> Any:
-    return (
-        transaction.holder
-        if transaction.producer_epoch >= 0
-        else _producer_for_answer(shard, key, transaction, expected, version)
-    )
-
-
 def _commits_offsets_of_any(self: GroupShard, producer: Any, _is_commit: bool) -> None:
     _replay_marker(self, producer, True)
+
+
+def _drops_offsets_of_any(self: GroupShard, producer: Any, _is_commit: bool) -> None:
+    _replay_marker(self, producer, False)
 
 
 def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, decide: Any) -> Any:
@@ -225,14 +177,12 @@ _note_fetch = FollowerProgress.note_fetch
 _write_one = ZooKeeperIsrManager._write_one
 _plan = ZooKeeperIsrManager._plan
 _next_state = elections.next_state
-_end_write = EndingTransaction.end_write
 _producer_for_answer = initialization._producer_for_answer
 _replay_marker = GroupShard.replay_marker
 
 MISTAKES: Final[dict[str, Mistake]] = {
     "cuts to the watermark": Mistake(0, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
     "cuts nothing": Mistake(0, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
-    "cuts where the leader says": Mistake(0, ((fetcher, "common_end", _cuts_as_leader_says),)),
     "a follower commits what it has": Mistake(0, ((replica_fetchers, "progress", _commits_what_it_has),)),
     "followers acknowledge before the sync": Mistake(0, ((Follower, "is_durable", True),)),
     "followers forget producers": Mistake(0, ((following, "_stage", _forgets_producers),)),
@@ -240,37 +190,25 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "acknowledges before the sync": Mistake(0, ((Replica, "_committed_end", _commits_before_sync),)),
     "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
     "takes a fetch for a copy of all": Mistake(0, ((FollowerProgress, "note_fetch", _claims_fetch),)),
-    "trusts what followers had in the last epoch": Mistake(0, ((Progress, "begin_epoch", _trusts_last_epoch),)),
     "a new leader commits its whole log": Mistake(0, ((Leadership, "apply", _configures_first),)),
     "acknowledges with too few in sync": Mistake(0, ((Replica, "check_in_sync", _nothing),)),
-    "ignores the leader epoch of a fetch": Mistake(0, ((Replica, "check_leader_epoch", _nothing),)),
     "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
-    "a new leader tells its old end": Mistake(0, ((Replica, "is_catching_up", False),)),
     "reads open transactions": Mistake(0, ((Log, "stable_offset", property(lambda self: self.end_offset)),)),
     "names no aborted transaction": Mistake(0, ((Replica, "aborted", lambda *_, **_named: []),)),
     "takes any batch of a producer": Mistake(0, ((Producers, "check", _nothing),)),
+    "forgets the last batches of a producer": Mistake(0, ((Producer, "find", _nothing),)),
+    "commits transactions that were aborted": Mistake(0, ((Transaction, "is_commit", True),)),
     "expands the set unchecked": Mistake(0, ((Progress, "may_join", _takes_any),)),
-    "joins before it counts": Mistake(0, ((Replica, "count_joining", _nothing),)),
     "shrinks before the write": Mistake(0, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
     "writes sets over any version": Mistake(0, ((ZooKeeperIsrManager, "_plan", _writes_over_any_version),)),
-    "takes a lost answer for a refusal": Mistake(
-        0, ((ZooKeeperIsrManager, "_write_one", _takes_lost_answer_for_refusal),)
-    ),
-    "writes sets after its session": Mistake(0, ((ZooKeeperIsrManager, "_plan", _writes_after_session),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
     "elects unclean": Mistake(0, ((LeaderElections, "_is_unclean", lambda *_: True),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
     "a stop leaves the set without an election": Mistake(0, ((controller, "next_state", _leaves_set_as_leader),)),
     "forgets that a broker was away": Mistake(0, ((ControllerMachine, "set_brokers", _forgets_departed),)),
-    "forgets that a leader was away": Mistake(0, ((LeaderElections, "_note_departed", _nothing),)),
-    "obeys older controllers": Mistake(0, ((ControllerOrders, "_check_epoch", _nothing),)),
-    "a coordinator answers at the write": Mistake(0, ((Coordinator, "_reply", _answers_at_write),)),
     "a coordinator serves before it has loaded": Mistake(0, ((Coordinator, "_load", _serves_before_load),)),
     "a coordinator keeps its shard": Mistake(0, ((CoordinatorRuntime, "_is_same", _keeps_its_shard),)),
-    "takes a refusal for a marker": Mistake(0, ((EndingTransaction, "end_write", _takes_refusal_for_marker),)),
-    "ends a transaction before its markers": Mistake(0, ((RetryingMarkerWriter, "write", _awaits_no_marker),)),
-    "a new producer keeps its epoch": Mistake(0, ((initialization, "_producer_for_answer", _keeps_open_transaction),)),
     "commits offsets of aborted transactions": Mistake(0, ((GroupShard, "replay_marker", _commits_offsets_of_any),)),
-    "takes commits of any generation": Mistake(0, ((offset_requests, "_check_commit", _nothing),)),
+    "drops offsets of committed transactions": Mistake(0, ((GroupShard, "replay_marker", _drops_offsets_of_any),)),
     "a dual commit skips ZooKeeper": Mistake(0, ((DualGroup, "_commit", _answers_before_keeper),)),
 }
