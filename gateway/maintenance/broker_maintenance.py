@@ -174,6 +174,7 @@ class BrokerMaintenance:
         """Note a failed write or sync in a log directory."""
         self._by_name[directory].health.note(error)
         self._space.note_error(self._partitions.directories[directory], error)
+        self._partitions.note_failures()
 
     def _changed(self, status: DirectoryStatus) -> None:
         """Note that a log directory went offline or came back."""
@@ -195,6 +196,7 @@ class BrokerMaintenance:
         replica = self._partitions.of_log(log)
         if replica is not None:
             replica.repaired()
+        self._partitions.note_failures()
         self._partitions.disk_recovered(parent(log.directory))
 
     def _freeze_metadata(self, log: Log) -> None:

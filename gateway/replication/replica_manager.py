@@ -46,6 +46,7 @@ from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion
 from headgate.storage.files import HeldFiles, parent
 from headgate.storage.log.log import Log
+from headgate.storage.recovery.sync_failure_repair import needing_repair
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
@@ -188,8 +189,7 @@ class ReplicaManager:
             if parent(replica.log.directory) == status.path:
                 self.leadership.check_writable(replica)
         self.followership.directory_changed(status.path)
-        for listener in self.events.replicas_failed:
-            listener()
+        self.note_failures()
 
     # Unavailable partitions
 
@@ -212,15 +212,22 @@ class ReplicaManager:
     def failed(self) -> Collection[tuple[str, int]]:
         """(topic, index) of the replicas that other brokers have to replace.
 
-        In a failed directory, or a full one, the last replica of an in-sync set is kept: what can be read is served.
+        A log that takes no records is no reason if its replica is the last of its in-sync set: consumers are served.
         """
         unserved = PartitionState.OFFLINE, PartitionState.RETRYING, PartitionState.AWAITING_EPOCH
         found, node_id = self._states.within(*unserved), self._config.node_id
         directories = {status.path for status in self.directories.values() if status.is_failed}
-        if not directories:
+        unsynced = [self.of_log(log) for directory in self._log_manager for log in needing_repair(directory.pool)]
+        if not directories and not unsynced:
             return found
-        here = (replica for replica in self if parent(replica.log.directory) in directories)
-        return {*found, *(replica.log.key for replica in here if {*replica.isr} - {node_id})}
+        refusing = [replica for replica in self if directories and parent(replica.log.directory) in directories]
+        refusing += [replica for replica in unsynced if replica is not None]
+        return {*found, *(replica.log.key for replica in refusing if {*replica.isr} - {node_id})}
+
+    def note_failures(self) -> None:
+        """Notify the listeners: other replicas may have failed than before."""
+        for listener in self.events.replicas_failed:
+            listener()
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name of the topic with an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""

@@ -177,6 +177,22 @@ def test_a_disk_that_works_again_joins_the_sets(disks: Disks, leader: int) -> No
     assert not view.failed
 
 
+def test_another_leads_while_a_log_is_repaired(disks: Disks) -> None:
+    disks.create(1, 2, 0)
+    replica = disks.brokers[1].replica(0)
+    fault = disks.brokers[1].files.fail(errno.EIO, "sync", path=replica.log.segments.active.path)
+    assert disks.produce(1, 0) == NONE
+    replica.sync_soon()
+    disks.settle(4)
+    assert fault.met
+    assert (disks.state(0).leader, disks.state(1).leader) == (2, 1)
+    assert disks.produce(2, 0) == NONE
+    disks.brokers[1].files.heal()
+    disks.settle(60)
+    assert set(disks.state(0).isr) == {0, 1, 2}
+    assert disks.brokers[1].has_all(0, 2)
+
+
 def test_a_follower_on_a_failed_disk_leaves_the_set_at_once(disks: Disks) -> None:
     disks.create(1, 2, 0)
     disks.brokers[2].fail(0)
