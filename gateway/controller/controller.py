@@ -272,7 +272,7 @@ class ControllerMachine:
         wanted = next_state(state, present, stopping, is_unclean=is_unclean and not departed)
         lost_epoch = max(departed.values(), default=NO_EPOCH)
         if wanted is not None and lost_epoch > NO_EPOCH:
-            if wanted.leader == NO_LEADER:  # no other replica is in sync: what is left is the partition
+            if wanted.leader == NO_LEADER:  # no other replica is in sync: the log leads as it is
                 leaderless = state._replace(leader=NO_LEADER)
                 wanted = next_state(leaderless, online, stopping, is_unclean=False) or wanted
             wanted = wanted._replace(leader_epoch=max(wanted.leader_epoch, lost_epoch + 1))

@@ -65,6 +65,7 @@ class ReplicationMetrics:
         metrics.gauge("partitions.under.min.isr", lambda: self._last.under_min_isr)
         metrics.gauge("partitions.at.min.isr", lambda: self._last.at_min_isr)
         metrics.gauge("partitions.offline", lambda: self._last.leaderless)
+        metrics.gauge("replicas.offline", lambda: len(partitions.failed))
         metrics.gauge("replica.max.lag", lambda: self._last.max_lag)
         metrics.labelled(
             "follower.max.lag",

@@ -42,6 +42,8 @@ METRICS = (
         "Partitions led here with as many in-sync replicas as min.insync.replicas (Kafka: AtMinIsrPartitionCount)."),
     Row("partitions.offline", "headgate_partitions_offline", GAUGE,
         "Partitions of the cluster without a leader, at its controller; 0 at other brokers (Kafka: OfflinePartitionsCount)."),
+    Row("replicas.offline", "headgate_replicas_offline", GAUGE,
+        "Replicas here that other brokers have to replace, as a disk or a log has failed (Kafka: OfflineReplicaCount)."),
     Row("replica.max.lag", "headgate_replica_max_lag", GAUGE,
         "The most committed records of a leader that a replica here lacks (Kafka: MaxLag of ReplicaFetcherManager)."),
     Row("follower.max.lag", "headgate_follower_max_lag", GAUGE,

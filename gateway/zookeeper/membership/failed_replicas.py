@@ -37,7 +37,7 @@ class FailingReplicas(Protocol):
         """(topic, index) of the replicas that others have to replace."""
 
 
-class FailedReplicas:
+class FailedReplicaReports:
     """Reports the failed replicas by one task, which ends when others lead and the sets have lost them."""
 
     def __init__(self, store: ZooKeeperMetadataStore, replicas: FailingReplicas, node_id: int, tasks: Tasks) -> None:

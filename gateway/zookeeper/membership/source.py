@@ -23,7 +23,7 @@ from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.controlled_shutdown import ControlledShutdown, StoppingReplicas
-from headgate.gateway.zookeeper.membership.failed_replicas import FailedReplicas, FailingReplicas
+from headgate.gateway.zookeeper.membership.failed_replicas import FailedReplicaReports, FailingReplicas
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_check import SessionCheck
@@ -142,7 +142,7 @@ class ZooKeeperSource:
     def replicas_failed(self, _metadata: MetadataStore, replicas: FailingReplicas, tasks: Tasks) -> Callable[[], None]:
         """Report failed replicas to the controller."""
         assert self._store is not None
-        self._failed_replicas = FailedReplicas(self._store, replicas, self._base.config.node_id, tasks)
+        self._failed_replicas = FailedReplicaReports(self._store, replicas, self._base.config.node_id, tasks)
         return self._failed_replicas.soon
 
     def leader_lookup(self, tasks: Tasks, links: BrokerLinks) -> LeaderLookup:
