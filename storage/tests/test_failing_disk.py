@@ -11,6 +11,7 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import iterate, split
+from headgate.protocol.tests.examples import first_in_unit
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log import appending, flushing, rolling
@@ -86,6 +87,8 @@ def operations() -> int:
 
 
 OPERATIONS = operations()
+PARTS = 4
+"""As many tests share the operations, each with every fourth of them."""
 
 
 def test_the_history_has_much_that_can_fail() -> None:
@@ -96,8 +99,9 @@ def test_the_history_has_much_that_can_fail() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 9, pytest.param(2, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("ending", ["stop", "kill", "power cut"])
-def test_whatever_fails_nothing_is_lost_and_nothing_comes_twice(code: int, times: int, ending: str) -> None:
-    for number in range(OPERATIONS):
+@pytest.mark.parametrize("part", list(first_in_unit(range(PARTS))))
+def test_whatever_fails_nothing_is_lost_and_nothing_comes_twice(part: int, code: int, times: int, ending: str) -> None:
+    for number in range(part, OPERATIONS, PARTS):
         files = CrashingFiles()
         store, log = new_log(files)
         fault = files.fail(code, *CHANGES, after=number, times=times)

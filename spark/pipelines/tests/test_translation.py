@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from headgate.protocol.tests.examples import first_in_unit
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.pipelines.sync_points import SyncPoint
 from headgate.spark.pipelines.tests.memory_reader import MemoryLog, MemoryReader
@@ -49,7 +50,7 @@ def mirrored(chance: random.Random) -> tuple[MemoryLog, MemoryLog, list[SyncPoin
     return source, target, points
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", list(first_in_unit(range(25), 5)))
 def test_every_offset_goes_to_the_same_record(seed: int) -> None:
     chance = random.Random(seed)
     source, target, points = mirrored(chance)

@@ -19,6 +19,7 @@ from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
+from headgate.protocol.tests.examples import first_in_unit
 from headgate.storage.log import rolling
 from headgate.storage.log.validation import BROKER
 
@@ -189,7 +190,7 @@ def written(bench: Bench, random: Random) -> tuple[list[int], int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", list(first_in_unit(range(30), 6)))
 def test_old_clients_read_exactly_what_is_committed(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     node = HandlerBroker(tmp_path / "data")
