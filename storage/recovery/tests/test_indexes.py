@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -83,17 +84,18 @@ def test_a_damaged_snapshot_or_index_is_not_believed() -> None:
 @pytest.mark.parametrize("cut_after", range(1, 14))
 def test_a_power_cut_during_an_index_rebuild_leaves_no_wrong_one(cut_after: int) -> None:
     """The next start looks no closer at segments that were on the disk before."""
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    append(log, *(batch(size=100, timestamp=NOW_MS + number) for number in range(40)))
+    flushing.flush(log)
+    store.checkpoint({("t", 0): log.end_offset})
+    for path in log.segments[0].sealed_indexes:
+        files.truncate(path, 0)
+        files.sync(path)
+    killed = files.crash(Random(0), power=False)
     for seed in range(20):
-        files = CrashingFiles()
-        store = open_store(files)
-        log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
-        append(log, *(batch(size=100, timestamp=NOW_MS + number) for number in range(40)))
-        flushing.flush(log)
-        store.checkpoint({("t", 0): log.end_offset})
-        for path in log.segments[0].sealed_indexes:
-            files.truncate(path, 0)
-            files.sync(path)
-        files = files.crash(Random(seed), power=False)
+        files = deepcopy(killed)
         files.short_writes = Random(seed)
         files.cut_after = cut_after
         with suppress(PowerCut):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -119,36 +120,36 @@ def test_a_damaged_new_segment_is_ignored_and_nothing_is_touched() -> None:
 @pytest.mark.parametrize("cut_after", range(10, 17))
 def test_replaced_segments_do_not_return_with_any_kept_names(cut_after: int) -> None:
     """Neither where it was not yet written down how far the log is safe, so that all of it is looked at."""
+    files = CrashingFiles()
+    files.mixes_names = True
+    compacting(files, filled(files).logs[KEY])
+    files.remove("/data/recovery-point-offset-checkpoint")
+    files.sync_directory("/data")
+    files = files.crash(Random(1), power=False)
+    files.cut_after = cut_after  # the old ones are being removed, and the new one gets its name
+    with suppress(PowerCut):
+        open_store(files, LARGE)
     for seed in range(20):
-        files = CrashingFiles()
-        files.mixes_names = True
-        compacting(files, filled(files).logs[KEY])
-        files.remove("/data/recovery-point-offset-checkpoint")
-        files.sync_directory("/data")
-        files = files.crash(Random(1), power=False)
-        files.cut_after = cut_after  # the old ones are being removed, and the new one gets its name
-        with suppress(PowerCut):
-            open_store(files, LARGE)
-        log = open_store(files.crash(Random(seed), power=True), LARGE).logs[KEY]
+        log = open_store(deepcopy(files).crash(Random(seed), power=True), LARGE).logs[KEY]
         assert values(log) == EXPECTED
 
 
 @pytest.mark.parametrize("cut_after", range(3, 14))
 def test_the_next_start_takes_up_the_segment_of_one_cut_short(cut_after: int) -> None:
     """The one behind it was made after the last sync, and is lost: what is replaced tells alone where it may end."""
+    files = CrashingFiles()
+    files.mixes_names = True
+    compacting(files, filled(files).logs[KEY])
+    files.remove(f"{PARTITION}/{24:020d}.log")
+    files.remove("/data/recovery-point-offset-checkpoint")
+    files.sync_directory("/data")
+    files = files.copy()
+    files.mixes_names = True
+    files.cut_after = cut_after
+    with suppress(PowerCut):
+        open_store(files, LARGE)
     for seed in range(20):
-        files = CrashingFiles()
-        files.mixes_names = True
-        compacting(files, filled(files).logs[KEY])
-        files.remove(f"{PARTITION}/{24:020d}.log")
-        files.remove("/data/recovery-point-offset-checkpoint")
-        files.sync_directory("/data")
-        files = files.copy()
-        files.mixes_names = True
-        files.cut_after = cut_after
-        with suppress(PowerCut):
-            open_store(files, LARGE)
-        store = open_store(files.crash(Random(seed), power=True), LARGE)
+        store = open_store(deepcopy(files).crash(Random(seed), power=True), LARGE)
         assert not store.failed
         assert values(store.logs[KEY]) == {key: value for key, value in EXPECTED.items() if key != "head"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import nullcontext, suppress
+from copy import deepcopy
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -80,14 +81,15 @@ def steps_of_a_compaction() -> int:
 def test_a_crash_at_any_step_loses_no_last_value(power: bool) -> None:
     kept = set()
     for cut_after in range(steps_of_a_compaction() + 1):
+        crashed = CrashingFiles()
+        log = filled(crashed).logs[KEY]
+        end_offset = log.end_offset
+        crashed.cut_after = cut_after
+        with suppress(PowerCut):
+            compact(log, NOW_MS)
         for seed in range(9 if power else 1):
-            files = CrashingFiles()
-            files.mixes_names = seed > 5
-            log = filled(files).logs[KEY]
-            end_offset = log.end_offset
-            files.cut_after = cut_after
-            with suppress(PowerCut):
-                compact(log, NOW_MS)
+            files = deepcopy(crashed)
+            files.mixes_names = seed > 5  # which counts at the crash alone
             files = files.crash(Random(seed), power=power)
             store = open_store(files, LARGE)
             assert not store.failed
