@@ -66,6 +66,9 @@ LONG = {
     "cluster/test_followers",
     "histories/test_rounds",
     "cluster/test_guest",
+    "cluster/test_restarts",
+    "cluster/test_sessions",
+    "cluster/test_transactions",
 }
 
 FIGURES: list[str] = []
@@ -78,8 +81,8 @@ NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Warnings are errors, except for those that clients raise.
 
-    Tests that measure come first: no JVM is kept for later tests yet. Long units of work come before short ones, so
-    that all processes end at nearly the same time.
+    Tests that measure come first: no JVM is kept for later tests yet. Units of several tests come before long tests,
+    and those before short ones, so that all processes end at nearly the same time.
     """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
@@ -97,8 +100,9 @@ def unit_of_work(test: str) -> str:
 def turn(item: pytest.Item) -> int:
     if item.get_closest_marker("alone"):
         return 0
-    is_long = f"{item.path.parent.name}/{item.path.stem}" in LONG
-    return 1 if is_long or unit_of_work(item.nodeid) != item.nodeid else 2
+    if unit_of_work(item.nodeid) != item.nodeid:
+        return 1
+    return 2 if f"{item.path.parent.name}/{item.path.stem}" in LONG else 3
 
 
 @pytest.hookimpl(optionalhook=True)
