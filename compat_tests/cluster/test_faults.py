@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,17 +17,20 @@ from random import Random
 
 import pytest
 
-from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, IDS, KAFKA, Cluster, Roles
-from compat_tests.cluster.traffic import Traffic
+from compat_tests.cluster.cluster import FULL_LIMIT_S, HEADGATE, IDS, KAFKA, OFFSETS, Cluster, Roles
+from compat_tests.cluster.traffic import CONFIGS, Traffic
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker
-from compat_tests.harness.topics import delete_topic
+from compat_tests.harness.topics import delete_topic, placed_topic
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import commit, send
 from compat_tests.storage.small_disk import SmallDisk
 
 KINDS = [HEADGATE, pytest.param(KAFKA, marks=pytest.mark.soak)]
 # How long the producers may be without an acknowledgement: the session, and the election after it
 FLOW_LIMIT_S = 30.0
+# The broker looks for followers twice in replica.lag.time.max.ms
+GO_ON_LIMIT_S = 15.0
 DISK_BYTES = 64 << 20
 SOAK_FAULTS = 200
 
@@ -152,6 +156,29 @@ def whole_again(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_nothing_acknowledged_is_lost_to(cluster: Cluster, fault: Fault, figure: Callable[[str], None]) -> None:
     figure(survive(cluster, fault)[1])
+
+
+@pytest.mark.parametrize("cluster", [HEADGATE], indirect=True)
+def test_clients_of_a_broker_without_zookeeper_go_on(cluster: Cluster, figure: Callable[[str], None]) -> None:
+    """They know no other broker. A Kafka would name itself the leader and the coordinator until ZooKeeper is back."""
+    target = cluster.roles().coordinator
+    bootstrap, others = cluster.brokers[target].bootstrap, [one for one in IDS if one != target]
+    topic = placed_topic(cluster.bootstrap, [(target, *others)], CONFIGS)
+    cluster.wait_for_topic(topic, 1)
+    cut(cluster, target)
+    try:
+        cluster.wait_for_session_end(target)
+        led = (topic, OFFSETS[0])
+        until(lambda: all(target not in leaders_in_zookeeper(cluster, one) for one in led), f"other leaders of {led}")
+        began_s = time.monotonic()
+        send(bootstrap, topic, [b"value"], is_idempotent=False)  # an id of a producer needs ZooKeeper
+        commit(bootstrap, topic, topic, {0: 1})
+        passed_s = time.monotonic() - began_s
+    finally:
+        mend(cluster, target)
+    cluster.wait_for_full_sets()
+    assert passed_s < GO_ON_LIMIT_S
+    figure(f"clients of a broker without ZooKeeper go on {passed_s:.1f} s after the election")
 
 
 @pytest.mark.soak
