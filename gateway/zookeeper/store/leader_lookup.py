@@ -84,11 +84,12 @@ class LeaderLookup:
             if known is None or topic.topic_id not in (ZERO_UUID, known.topic_id):
                 continue
             for row in topic.partitions:
-                index = row.partition_index
-                if 0 <= index < len(known.partitions) and row.leader_epoch > known.partitions[index].leader_epoch:
-                    isr = tuple(row.isr_nodes)
-                    leader = {"leader": row.leader_id, "leader_epoch": row.leader_epoch, "isr": isr}
-                    records += partition_records(known.topic_id, index, [known.partitions[index]._replace(**leader)])
+                index, states = row.partition_index, known.partitions
+                if 0 <= index < len(states) and row.leader_epoch > states[index].leader_epoch:
+                    newer = states[index]._replace(
+                        leader=row.leader_id, leader_epoch=row.leader_epoch, isr=tuple(row.isr_nodes)
+                    )
+                    records += partition_records(known.topic_id, index, [newer])
         if records:
             message = "%d partitions have newer leaders, of which this broker was not told: ZooKeeper cannot be reached"
             logger.warning(message, len(records))
