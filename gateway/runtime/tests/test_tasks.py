@@ -167,6 +167,9 @@ class Marked:
         self.marks += 1
         return self.changed
 
+    def note(self) -> None:
+        raise NotImplementedError("nothing here notes a change")
+
 
 def test_a_change_marks_a_watch_at_once_and_ends_it(bench: Bench) -> None:
     changed, watch = WaitList(), Marked()
