@@ -2,7 +2,8 @@
 
 v1 may forbid another number of replicas (KIP-860)
 
-A single node has every partition. So a move to this node is complete at once, and a move to another node is refused.
+A single node has every partition. So a move to this node is complete at once, and a move to another node is refused. In
+a cluster every other assignment than the present one is refused.
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -58,6 +59,10 @@ def _partitions(topic: ReassignableTopic, image: Image, broker: Services) -> lis
             message = f"no reassignment of {topic.name}-{index} is in progress"
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message)
         check_brokers(index, wanted.replicas, image)
+        replicas = image.topics[topic.name].partitions[index].replicas
+        if len(image.brokers) > 1 and tuple(wanted.replicas) != replicas:
+            message = f"{topic.name}-{index} stays on brokers {list(replicas)}: this cluster does not move replicas yet"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         return ReassignablePartitionResponse(partition_index=index, error_message=None)
 
     return each_row(broker, topic.partitions, answer, _refuse)
