@@ -66,7 +66,8 @@ class LeaderLookup:
             address = broker.endpoints.get(self._config.inter_broker_listener)
             if broker.node_id == self._config.node_id or address is None:
                 continue
-            link = self._links.open(broker.node_id, *address, f"broker-{self._config.node_id}-leaders")
+            client_id = f"broker-{self._config.node_id}-leaders"
+            link = self._links.open(broker.node_id, *address, client_id, timeout_ms=ANSWER_WITHIN_MS)
             try:
                 answer = yield at_most(self._tasks.scheduler, ANSWER_WITHIN_MS, link.ask(request))
             except (LinkLost, KafkaError):
