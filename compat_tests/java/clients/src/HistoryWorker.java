@@ -66,7 +66,7 @@ public final class HistoryWorker implements Runnable {
         reading.put("isolation.level", "read_committed");
         reading.put("fetch.max.wait.ms", "100");
         this.consumer = new KafkaConsumer<>(reading, new StringDeserializer(), new StringDeserializer());
-        this.plain = new KafkaProducer<>(settings("plain"), new StringSerializer(), new StringSerializer());
+        this.plain = new KafkaProducer<>(writing("plain"), new StringSerializer(), new StringSerializer());
     }
 
     public static void main(String[] options) throws IOException, InterruptedException {
@@ -96,6 +96,13 @@ public final class HistoryWorker implements Runnable {
         settings.put("request.timeout.ms", "10000");
         settings.put("reconnect.backoff.ms", "20");
         settings.put("reconnect.backoff.max.ms", "200");
+        return settings;
+    }
+
+    /** Batches of a larger size are split without end when a broker refuses them: the parts are as large. */
+    private Properties writing(String role) {
+        Properties settings = settings(role);
+        settings.put("batch.size", String.valueOf(TOO_LARGE.length()));
         return settings;
     }
 
@@ -248,7 +255,7 @@ public final class HistoryWorker implements Runnable {
 
     private void begin() {
         if (producer == null) {
-            Properties settings = settings("producer");
+            Properties settings = writing("producer");
             settings.put("transactional.id", name + "-" + options[1]);
             settings.put("transaction.timeout.ms", options[5]);
             var made = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
