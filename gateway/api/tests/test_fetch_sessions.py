@@ -545,12 +545,12 @@ def test_a_session_is_closed_in_steps() -> None:
     assert sum(looks.watches) == 0
 
 
-def test_what_is_noted_waits_for_the_next_look(cache: FetchSessions) -> None:
+def test_what_is_noted_waits_for_the_next_look(cache: FetchSessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The high watermark has moved: the parked fetch goes on waiting for records, and is woken by these."""
     looks = Looks(cache, 3)
     turn = looks.begin()
-    touched = []
-    looks.tasks.touch = touched.append  # type: ignore[method-assign]
+    touched: list[WaitList] = []
+    monkeypatch.setattr(looks.tasks, "touch", touched.append)
     for watch in looks.lists[1].watches:
         watch.note()
     assert touched == []
