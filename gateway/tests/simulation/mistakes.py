@@ -13,7 +13,6 @@ from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
-from headgate.gateway.coordinator.transactions import initialization
 from headgate.gateway.coordinator.transactions.transaction import Transaction
 from headgate.gateway.replication.fetching import fetcher, replica_fetchers
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
@@ -107,8 +106,8 @@ def _takes_any(self: Progress, node_id: int, _high_watermark: int) -> bool:
 
 
 def _shrinks_at_once(self: InSyncReplicas, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Any:
-    progress._in_sync &= frozenset(isr)
-    progress.join(())
+    followers = [node_id for node_id, _ in progress.lags(0, 0)]
+    progress.assign(followers, isr, replica.disk.clock.monotonic_ms())
     replica.advance_high_watermark()
     return _alter(self, replica, progress, isr)
 
@@ -133,9 +132,9 @@ def _any_replica(state: Any, online: Any, stopping: Any, *, is_unclean: bool) ->
 
 
 def _leaves_set_as_leader(state: Any, online: Any, stopping: Any, *, is_unclean: bool) -> Any:
-    if state.leader in online and state.leader in stopping and state.leader in state.isr and len(state.isr) > 1:
-        return elections._next(state, state.leader, [each for each in state.isr if each != state.leader])
-    return _next_state(state, online, stopping, is_unclean=is_unclean)
+    wanted = _next_state(state, online, stopping, is_unclean=is_unclean)
+    is_stopping = wanted is not None and state.leader in online and state.leader in stopping
+    return wanted._replace(leader=state.leader) if wanted is not None and is_stopping else wanted
 
 
 def _without_new_epoch(state: Any, leader: int, isr: Any) -> Any:
@@ -172,43 +171,40 @@ def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, deci
 
 _begin = ReplicaFetcher.begin
 _apply = Leadership.apply
-_alter = InSyncReplicas._alter
+_alter = vars(InSyncReplicas)["_alter"]
 _note_fetch = FollowerProgress.note_fetch
-_write_one = ZooKeeperIsrManager._write_one
-_plan = ZooKeeperIsrManager._plan
 _next_state = elections.next_state
-_producer_for_answer = initialization._producer_for_answer
 _replay_marker = GroupShard.replay_marker
 
 MISTAKES: Final[dict[str, Mistake]] = {
-    "cuts to the watermark": Mistake(0, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
-    "cuts nothing": Mistake(0, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
+    "cuts to the watermark": Mistake(8, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
+    "cuts nothing": Mistake(5, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
     "a follower commits what it has": Mistake(0, ((replica_fetchers, "progress", _commits_what_it_has),)),
-    "followers acknowledge before the sync": Mistake(0, ((Follower, "is_durable", True),)),
-    "followers forget producers": Mistake(0, ((following, "_stage", _forgets_producers),)),
+    "followers acknowledge before the sync": Mistake(3, ((Follower, "is_durable", True),)),
+    "followers forget producers": Mistake(2, ((following, "_stage", _forgets_producers),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
-    "acknowledges before the sync": Mistake(0, ((Replica, "_committed_end", _commits_before_sync),)),
+    "acknowledges before the sync": Mistake(3, ((Replica, "_committed_end", _commits_before_sync),)),
     "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
     "takes a fetch for a copy of all": Mistake(0, ((FollowerProgress, "note_fetch", _claims_fetch),)),
     "a new leader commits its whole log": Mistake(0, ((Leadership, "apply", _configures_first),)),
-    "acknowledges with too few in sync": Mistake(0, ((Replica, "check_in_sync", _nothing),)),
+    "acknowledges with too few in sync": Mistake(26, ((Replica, "check_in_sync", _nothing),)),
     "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
     "reads open transactions": Mistake(0, ((Log, "stable_offset", property(lambda self: self.end_offset)),)),
     "names no aborted transaction": Mistake(0, ((Replica, "aborted", lambda *_, **_named: []),)),
-    "takes any batch of a producer": Mistake(0, ((Producers, "check", _nothing),)),
-    "forgets the last batches of a producer": Mistake(0, ((Producer, "find", _nothing),)),
+    "takes any batch of a producer": Mistake(2, ((Producers, "check", _nothing),)),
+    "forgets the last batches of a producer": Mistake(2, ((Producer, "find", _nothing),)),
     "commits transactions that were aborted": Mistake(0, ((Transaction, "is_commit", True),)),
-    "expands the set unchecked": Mistake(0, ((Progress, "may_join", _takes_any),)),
-    "shrinks before the write": Mistake(0, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
+    "expands the set unchecked": Mistake(4, ((Progress, "may_join", _takes_any),)),
+    "shrinks before the write": Mistake(2, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
     "writes sets over any version": Mistake(0, ((ZooKeeperIsrManager, "_plan", _writes_over_any_version),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
-    "elects unclean": Mistake(0, ((LeaderElections, "_is_unclean", lambda *_: True),)),
+    "elects unclean": Mistake(2, ((LeaderElections, "_is_unclean", lambda *_: True),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
     "a stop leaves the set without an election": Mistake(0, ((controller, "next_state", _leaves_set_as_leader),)),
-    "forgets that a broker was away": Mistake(0, ((ControllerMachine, "set_brokers", _forgets_departed),)),
+    "forgets that a broker was away": Mistake(21, ((ControllerMachine, "set_brokers", _forgets_departed),)),
     "a coordinator serves before it has loaded": Mistake(0, ((Coordinator, "_load", _serves_before_load),)),
-    "a coordinator keeps its shard": Mistake(0, ((CoordinatorRuntime, "_is_same", _keeps_its_shard),)),
+    "a coordinator keeps its shard": Mistake(2, ((CoordinatorRuntime, "_is_same", _keeps_its_shard),)),
     "commits offsets of aborted transactions": Mistake(0, ((GroupShard, "replay_marker", _commits_offsets_of_any),)),
     "drops offsets of committed transactions": Mistake(0, ((GroupShard, "replay_marker", _drops_offsets_of_any),)),
-    "a dual commit skips ZooKeeper": Mistake(0, ((DualGroup, "_commit", _answers_before_keeper),)),
+    "a dual commit skips ZooKeeper": Mistake(13, ((DualGroup, "_commit", _answers_before_keeper),)),
 }
