@@ -38,7 +38,7 @@ def new_broker(directory: Path, broker_id: int, connect: str, settings: Mapping[
 def test_nothing_acknowledged_is_lost_to_a_failed_directory(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """Of a broker that leads and is no controller; groups go on."""
     with Cluster(tmp_path, HEADGATE, new_broker=new_broker) as cluster:
-        controller, other, target = cluster.roles()
+        controller, other, target, _ = cluster.roles()
         with Traffic(cluster, [(target, other, controller), (target, controller, other)] * 2) as traffic:
             broker, topic = cluster.brokers[target], traffic.topic
             lost = {key for key in described(broker.bootstrap)["b"][1] if key[0] == topic}

@@ -54,8 +54,12 @@ class ControllerTerm:
 
     def carry_out(self, path: str) -> Task[None]:
         """Read one of TERM_PATHS, and carry out what is there."""
-        watchers = {ISR_CHANGES_PATH: self.isr_changes, LOG_DIR_EVENTS_PATH: self.log_dir_events}
-        yield from watchers[path].refresh() if path in watchers else self.orders.carry_out(path)
+        if path == ISR_CHANGES_PATH:
+            yield from self.isr_changes.refresh()
+        elif path == LOG_DIR_EVENTS_PATH:
+            yield from self.log_dir_events.refresh()
+        else:
+            yield from self.orders.carry_out(path)
 
     def everything_was_read(self) -> None:
         """The image has what ZooKeeper has: elections begin, unless they have begun."""

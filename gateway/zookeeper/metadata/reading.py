@@ -6,13 +6,13 @@ reads the path again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.image import FailedReplicas, Image, Node
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.tasks import Task, Tasks, WaitList, gather
@@ -38,6 +38,7 @@ from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.requests import children, ensure, exists, get, get_many
 from headgate.gateway.zookeeper.session import NodeData, Session, Watch
 from headgate.protocol.internal.metadata import MetadataRecord
+from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -192,6 +193,13 @@ class ImageStore(Protocol):
 
     def apply_brokers(self, brokers: Mapping[int, Node]) -> None:
         """Publish the live brokers."""
+
+    @property
+    def failed_here(self) -> Collection[TopicPartition]:
+        """The replicas of this broker that other brokers have to replace."""
+
+    def set_failed_replicas(self, failed: FailedReplicas) -> None:
+        """Show these replicas as offline."""
 
     def note_topics_known(self) -> None:
         """Note that the image has all topics of the cluster."""
