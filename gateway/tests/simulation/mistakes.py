@@ -14,19 +14,15 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.transactions.transaction import Transaction
-from headgate.gateway.replication.fetching import fetcher, replica_fetchers
+from headgate.gateway.replication.fetching import fetcher
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
 from headgate.gateway.replication.follower import Follower
 from headgate.gateway.replication.in_sync_replicas import InSyncReplicas
-from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.progress import FollowerProgress, Progress
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import value_of
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
-from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
-from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
-from headgate.gateway.zookeeper.session import SetData
 from headgate.storage.log import following
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producer, Producers
@@ -62,10 +58,6 @@ def _cuts_nothing(self: ReplicaFetcher, partition: FollowedPartition, _: int, _e
     self._delay(partition, "its history is another one", now_ms)
 
 
-def _commits_what_it_has(log: Any, append: Any) -> tuple[int, int]:
-    return log.end_offset, max(log.start_offset, append.start_offset)
-
-
 def _forgets_producers(log: Log, staged: Any, headers: Any, view: memoryview) -> None:
     staged.add_run(view, [(header.size, header.last_offset, header.max_timestamp) for header in headers])
     log.end_offset = headers[-1].last_offset + 1
@@ -92,11 +84,6 @@ def _acknowledges_ahead(self: Progress, leader_end: int) -> int:
     return min(leader_end, ends[-1]) if ends else leader_end
 
 
-def _configures_first(self: Leadership, replica: Replica, topic: Any, log_config: Any) -> None:
-    replica.configure(log_config)
-    _apply(self, replica, topic, log_config)
-
-
 def _reads_to_end(self: Replica, _isolation_level: int) -> int:
     return self.log.written_end
 
@@ -114,14 +101,6 @@ def _shrinks_at_once(self: InSyncReplicas, replica: Replica, progress: Progress,
 
 def _claims_fetch(self: FollowerProgress, _offset: int, log_start: int, leader_end: int, now_ms: float) -> None:
     _note_fetch(self, leader_end, log_start, leader_end, now_ms)
-
-
-# In-sync sets in ZooKeeper
-
-
-def _writes_over_any_version(self: ZooKeeperIsrManager, change: Any, node: Any) -> SetData:
-    state = LeaderAndIsr.decode(*change.partition, node.data)
-    return SetData(change.path, state._replace(isr=change.isr).encode(), node.stat.version)
 
 
 # The controller
@@ -170,7 +149,6 @@ def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, deci
 
 
 _begin = ReplicaFetcher.begin
-_apply = Leadership.apply
 _alter = vars(InSyncReplicas)["_alter"]
 _note_fetch = FollowerProgress.note_fetch
 _next_state = elections.next_state
@@ -179,14 +157,12 @@ _replay_marker = GroupShard.replay_marker
 MISTAKES: Final[dict[str, Mistake]] = {
     "cuts to the watermark": Mistake(8, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
     "cuts nothing": Mistake(5, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
-    "a follower commits what it has": Mistake(0, ((replica_fetchers, "progress", _commits_what_it_has),)),
     "followers acknowledge before the sync": Mistake(3, ((Follower, "is_durable", True),)),
     "followers forget producers": Mistake(2, ((following, "_stage", _forgets_producers),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
     "acknowledges before the sync": Mistake(3, ((Replica, "_committed_end", _commits_before_sync),)),
     "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
     "takes a fetch for a copy of all": Mistake(0, ((FollowerProgress, "note_fetch", _claims_fetch),)),
-    "a new leader commits its whole log": Mistake(0, ((Leadership, "apply", _configures_first),)),
     "acknowledges with too few in sync": Mistake(26, ((Replica, "check_in_sync", _nothing),)),
     "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
     "reads open transactions": Mistake(0, ((Log, "stable_offset", property(lambda self: self.end_offset)),)),
@@ -196,7 +172,6 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "commits transactions that were aborted": Mistake(0, ((Transaction, "is_commit", True),)),
     "expands the set unchecked": Mistake(4, ((Progress, "may_join", _takes_any),)),
     "shrinks before the write": Mistake(2, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
-    "writes sets over any version": Mistake(0, ((ZooKeeperIsrManager, "_plan", _writes_over_any_version),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
     "elects unclean": Mistake(2, ((LeaderElections, "_is_unclean", lambda *_: True),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
