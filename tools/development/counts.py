@@ -24,7 +24,7 @@ LIMITS: Final[dict[str, int]] = {
     "private language in gateway/network": 3,
     "private language in gateway/replication": 1,
     "private language in gateway/runtime": 4,
-    "private language in gateway/zookeeper": 12,
+    "private language in gateway/zookeeper": 11,
     "private language in storage/log": 3,
     "private looks of tests": 38,
     "type names with several homes": 25,

@@ -18,7 +18,7 @@ def no_transport(_link: Link) -> Transport:
 def test_a_task_learns_that_its_link_is_closed() -> None:
     time = ManualTime()
     links: BrokerLinks = Links(time.clock, time.scheduler, no_transport)
-    link = links.open(2, "broker-2", 9092, "broker-1-fetcher-0")
+    link = links.open(2, "broker-2", 9092, "broker-1-fetcher-0", timeout_ms=30_000)
     errors: list[str] = []
 
     def asks() -> Task[None]:

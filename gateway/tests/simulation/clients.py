@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from headgate.gateway.network.links import Link, Links
 from headgate.gateway.runtime.broker_links import LinkLost
@@ -131,7 +131,10 @@ class ClientHost(Host):
     def begin(self, task: Task[None], *, must_end: bool = True) -> None:
         """Run a task of this client."""
         self.history.working += must_end
-        self.deliver(partial(self.tasks.start, task, partial(self._ended, must_end)))
+        self.deliver(lambda: self._start(task, must_end))
+
+    def _start(self, task: Task[None], must_end: bool) -> None:
+        self.tasks.start(task, partial(self._ended, must_end))
 
     def _ended(self, must_end: bool, result: object) -> None:
         self.history.working -= must_end
@@ -158,7 +161,7 @@ class ClientHost(Host):
         """The answer of some broker, or None."""
         return (yield from self.ask(self.random.choice(self.cluster.node_ids), request, version))
 
-    def pause(self) -> Task[None]:
+    def back_off(self) -> Task[None]:
         yield sleep(self.scheduler, BACKOFF_MS * (0.5 + self.random.random()))
 
     def check(self, codes: Iterable[int], what: str) -> bool:
@@ -177,7 +180,7 @@ class ClientHost(Host):
                 rows = [row for row in answer.topics[0].partitions if row.leader_id >= 0]
                 self._places.update({row.partition_index: row.leader_id for row in rows})
             if index not in self._places:
-                yield from self.pause()
+                yield from self.back_off()
         return self._places[index]
 
     def coordinator(self, key: CoordinatorKey) -> Task[int]:
@@ -188,7 +191,7 @@ class ClientHost(Host):
             if answer is not None and self.check([answer.coordinators[0].error_code], "FindCoordinator"):
                 self._places[key] = answer.coordinators[0].node_id
             else:
-                yield from self.pause()
+                yield from self.back_off()
         return self._places[key]
 
     def insist(
@@ -203,10 +206,10 @@ class ClientHost(Host):
                 if self.check(found, type(request).__name__):
                     return answer
                 if set(found) == {ErrorCode.CONCURRENT_TRANSACTIONS}:  # it is the right coordinator
-                    yield from self.pause()
+                    yield from self.back_off()
                     continue
             self._places.pop(place, None)
-            yield from self.pause()
+            yield from self.back_off()
 
     # Programs
 
@@ -221,13 +224,13 @@ class ClientHost(Host):
                 return
             if answer is not None:
                 self.check([code], "CreateTopics")
-            yield from self.pause()
+            yield from self.back_off()
 
     def produce(self, index: int, records: int, gap_ms: float) -> Task[None]:
         """Produce records to a partition, in batches, up to three under way."""
         made = None
         while made is None or not self.check([made.error_code], "InitProducerId"):
-            yield from self.pause()
+            yield from self.back_off()
             made = yield from self.ask_any(InitProducerIdRequest(None, -1), 4)
         sequence = 0
         while sequence < records:
@@ -271,7 +274,7 @@ class ClientHost(Host):
             batches = left
             if left:
                 self._places.pop(index, None)
-                yield from self.pause()
+                yield from self.back_off()
 
     def _acknowledge(self, index: int, batch: Batch, base: int) -> None:
         for number, value in enumerate(batch.values):
@@ -288,7 +291,7 @@ class ClientHost(Host):
         while True:
             row = yield from self.fetch(index, offset, isolation_level)
             aborted = AbortedBatches((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
-            for header, batch in split(memoryview(bytearray(row.records or b""))):
+            for header, batch in split(memoryview(bytearray(cast("bytes", row.records or b"")))):
                 is_seen = not aborted.includes(header, batch) and not header.is_control
                 for record in iterate(batch) if is_seen else ():
                     self._see(index, record)

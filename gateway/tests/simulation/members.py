@@ -46,7 +46,7 @@ class Member(ClientHost):
                 assigned = yield from self._join(partitions)
                 yield from self._work(assigned, partitions, commits, gap_ms)
             except _GenerationIsOver:
-                yield from self.pause()
+                yield from self.back_off()
         yield from self._leave()
 
     def _least(self, partitions: int) -> int:

@@ -8,7 +8,7 @@ transaction took too long, begins anew as well: where it goes on is the committe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from headgate.gateway.runtime.tasks import Task, sleep
 from headgate.gateway.tests.requests import produce_request
@@ -114,7 +114,7 @@ class Transformer(ClientHost):
     def _read(self) -> Task[tuple[list[bytes], int]]:
         """Values of the source, and the offset after the last one."""
         row = yield from self.fetch(SOURCE, self._position, READ_UNCOMMITTED)
-        batches = split(memoryview(bytearray(row.records or b"")))
+        batches = split(memoryview(bytearray(cast("bytes", row.records or b""))))
         records = [record for _, batch in batches for record in iterate(batch) if record.offset >= self._position]
         records = records[:MOST]
         return [record.value or b"" for record in records], self._position + len(records)

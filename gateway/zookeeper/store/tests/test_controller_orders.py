@@ -204,8 +204,10 @@ def test_an_internal_topic_has_all_its_partitions_at_once(version: int) -> None:
     assignment = {index: ReplicaAssignment((OWN, 1)) for index in range(3)}
     broker = ObeyingBroker(lambda _: TopicAssignment(ID, assignment).encode())
     request = order(view(LED), version=version)
-    for row in (*request.topic_states, *request.ungrouped_partition_states):
-        row.topic_name = CONSUMER_OFFSETS
+    for topic in request.topic_states:
+        topic.topic_name = CONSUMER_OFFSETS
+    for state in request.ungrouped_partition_states:
+        state.topic_name = CONSUMER_OFFSETS
     response = broker.ask(request, version)
     rows = response.partition_errors or response.topics[0].partition_errors
     assert [(row.partition_index, row.error_code) for row in rows] == [(0, 0)]
