@@ -294,6 +294,7 @@ def _undo(log: Log, staged: PendingWrite, error: OSError | KafkaError) -> KafkaE
     without_frames(error)  # they hold the batches that could not be written
     active = log.segments.active
     log.end_offset = staged.first_offset
+    log.epochs.forget_behind(log.end_offset)  # no record has the epoch that began with the write
     # The file was truncated to its former end; until that is on the disk, the dropped bytes can come back.
     log.recovery_point = min(log.recovery_point, active.base_offset)
     flushing.sync_with_next_flush(log, [active.path])  # an empty segment has no offset to be flushed

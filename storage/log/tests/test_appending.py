@@ -81,15 +81,16 @@ def test_what_could_not_be_written_by_a_thread_was_never_there(error: BaseExcept
     log = new_log(files)
     append(log, numbered(0))
     flushing.flush(log)
-    appending.stage(log, numbered(1), 0, NOW_MS)
+    appending.stage(log, numbered(1), 1, NOW_MS)
     staged = appending.begin_write(log)
     assert staged is not None
-    assert log.end_offset == 2
+    assert (log.end_offset, log.epochs.entries) == (2, [(0, 0), (1, 1)])
     with pytest.raises(KafkaError) as failed:
         appending.end_write(log, staged, error)
     assert staged.error is not None
     assert (str(staged.error), staged.error.__traceback__) == (str(failed.value), None)
     assert (log.end_offset, log.being_written) == (1, None)
+    assert log.epochs.entries == [(0, 0)], "a follower with an epoch that has no record finds no common history"
     assert log.recovery_point == 0, "until it is flushed again, what was cut off may come back"
     assert append(log, numbered(1)) == 2, "it is no duplicate"
 
