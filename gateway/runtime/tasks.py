@@ -67,7 +67,7 @@ class Watch(Protocol):
         """Mark the watched thing as changed. Returns the list that waits for the mark; that list is touched next."""
 
     def note(self) -> None:
-        """Note a change that is no news by itself: the next change tells both. The watch goes on."""
+        """Note a change that is no news by itself: a session looks at it with the next change. The watch goes on."""
 
 
 class WaitList:
