@@ -159,13 +159,15 @@ class InSyncReplicas:
         return is_free
 
     def _alter_once(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
-        """Change the stored in-sync set; then the wishes of other followers have their turn."""
+        """Change the stored in-sync set; then the followers outside of it are looked at.
+
+        A follower may have caught up meanwhile, and have no other reason to name the partition in a fetch.
+        """
         is_refused = yield from self._alter(replica, progress, isr)
         if is_refused:
-            self._wished[replica] = None
             yield sleep(self._tasks.scheduler, RETRY_MS)
-        if replica in self._wished:
-            del self._wished[replica]
+        self._wished.pop(replica, None)
+        if len(replica.isr) < len(replica.replicas):
             self._look_again(replica)
 
     def _alter(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[bool]:

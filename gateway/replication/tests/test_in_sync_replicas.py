@@ -280,6 +280,20 @@ def test_a_follower_that_lags_leaves_the_set(led: LedPartition) -> None:
     assert led.replica.isr == (0, 1)
 
 
+def test_a_follower_that_catches_up_as_it_leaves_joins_again(led: LedPartition) -> None:
+    """The broker stood still: its look for lag comes before the fetches that waited. No record may follow."""
+    session_id = led.fetch(2, 0, session=(0, 0)).session_id
+    led.produce()
+    led.row(1, 1)
+    led.node.time.advance(2000)
+    led.fetch(2, 1, session=(session_id, 1))
+    led.changes.answer(led.replica.partition_epoch + 1)
+    led.node.time.advance()
+    assert led.replica.isr == (0, 1)
+    led.fetch(2, 1, session=(session_id, 2), is_named=False)
+    assert [isr for isr, _ in led.changes.asked] == [(0, 1), (0, 1, 2)]
+
+
 def test_a_follower_that_is_gone_lags_at_the_next_record(led: LedPartition) -> None:
     """Its lag does not begin with the record: clients whose other appends had to wait would wait as long again."""
     for node_id in (1, 2):
