@@ -24,6 +24,7 @@ from headgate.gateway.runtime.tasks import value_of
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
 from headgate.storage.log import following
+from headgate.storage.log.epochs import Epochs
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producer, Producers
 
@@ -159,6 +160,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "cuts nothing": Mistake(5, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
     "followers acknowledge before the sync": Mistake(3, ((Follower, "is_durable", True),)),
     "followers forget producers": Mistake(2, ((following, "_stage", _forgets_producers),)),
+    "a cut log keeps its epochs": Mistake(8, ((Epochs, "forget_behind", _nothing),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
     "acknowledges before the sync": Mistake(3, ((Replica, "_committed_end", _commits_before_sync),)),
     "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
