@@ -82,7 +82,7 @@ class InSyncReplicas:
         self.leader_lookup: LeaderFinder | None = None
         self._live: AbstractSet[int] = frozenset()
         self._wished: dict[Replica, None] = {}
-        """Replicas that a follower could have joined: it was not alive, or another change was under way."""
+        """Replicas that a follower could have joined, had it been alive."""
         self._last_fetches_ms: dict[int, float] = {}
         self._lines: list[str] = []
         self.shrinks = self.expands = self.refusals = 0
@@ -104,7 +104,9 @@ class InSyncReplicas:
         progress, node_id = replica.progress, follower.node_id
         if progress is None or not progress.may_join(node_id, replica.high_watermark):
             return
-        if node_id not in self._live or not self._change(replica, progress, (*replica.isr, node_id)):
+        if node_id in self._live:
+            self._change(replica, progress, (*replica.isr, node_id))
+        else:
             self._wished[replica] = None
 
     def set_live(self, live: AbstractSet[int]) -> None:
@@ -166,7 +168,6 @@ class InSyncReplicas:
         is_refused = yield from self._alter(replica, progress, isr)
         if is_refused:
             yield sleep(self._tasks.scheduler, RETRY_MS)
-        self._wished.pop(replica, None)
         if len(replica.isr) < len(replica.replicas):
             self._look_again(replica)
 
