@@ -14,7 +14,7 @@ from headgate.protocol.steps import lazy_map
 
 
 def unrestricted(authorization: Authorization) -> None:
-    """Allow everybody."""
+    """Allow every client."""
 
 
 def cluster(operation: AclOperation) -> Rule:

@@ -36,7 +36,7 @@ in most client libraries."""
 
 
 class DelayedProduce:
-    """A produce request, with those of its appends that had not ended when the handler returned."""
+    """A produce request, with its appends that had not ended when the handler returned."""
 
     __slots__ = ("_context", "_crowded", "_delayed", "_ended", "_open", "_render", "_response")
 
@@ -98,7 +98,7 @@ class DelayedProduce:
     # Without a reply
 
     def answer_silently(self) -> Silent | None:
-        """With acks=0: what the connection waits for, if anything. Raises CloseConnection if an append has failed."""
+        """With acks=0: the wait of the connection, if there is one. Raises CloseConnection if an append has failed."""
         if self._blocks_connection():
             return Silent(self._wait_silently())
         self._close_on_error()

@@ -170,7 +170,7 @@ class FetchSessions:
         return size > 0
 
     def _refuse_large(self, session: _Session) -> NoReturn:
-        """Close a session that outgrew its limit: the client starts anew, and then gets no session."""
+        """Close a session that outgrew its limit: the client starts again, and then gets no session."""
         self._remove(session)
         raise KafkaError(
             ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
@@ -475,7 +475,7 @@ class CachedPartition:
         return True
 
     def forget(self) -> None:
-        """The partition does not belong to its session any more."""
+        """The partition no longer belongs to its session."""
         self.unwatch()
         self.order = _FORGOTTEN
 

@@ -53,7 +53,7 @@ class Sender(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """How a replica is to be stopped."""
+    """How to stop a replica."""
 
     leader_epoch: int
     is_deleted: bool
@@ -251,9 +251,9 @@ def stop_replica(
 
 
 def stops(broker_id: int, old: ClusterView | None, new: ClusterView) -> dict[TopicPartition, Stop]:
-    """The replicas that a broker has to stop: of deleted topics, of moved partitions, and those of a stopping broker.
+    """The replicas that a broker has to stop: of deleted topics, of moved partitions, of a stopping broker.
 
-    A stopping broker keeps the files of what it followed; what it leads it leads until it ends.
+    A stopping broker keeps the files of followed partitions, and leads the others until it ends.
     """
     wanted = _standing_stops(broker_id, new)
     if old is None:

@@ -362,7 +362,7 @@ class Coordinator(Generic[S]):
         except KafkaError as error:
             result = without_frames(error)
         self._unfinished_writes -= 1
-        if ended is not self.ended:  # the clients were told to retry
+        if ended is not self.ended:  # the clients have the answer to retry
             self.services.scheduler.call_soon(self._load)
             return
         if isinstance(result, KafkaError):

@@ -360,7 +360,7 @@ class Connection:
             whole, held = self._frames.incomplete_size, self._frames.held_bytes
             wanted += whole if held > SMALL_BYTES else min(whole, SMALL_BYTES)
         missing = wanted - self._reserved
-        if missing <= 0 and self.starved:  # the awaited memory is not needed any more
+        if missing <= 0 and self.starved:  # the awaited memory is no longer needed
             self._memory.forget(self._granted)
             self.starved = False
         if missing < 0:

@@ -21,7 +21,7 @@ from headgate.protocol.compiler import Splice
 RECEIVE_BYTES = 1 << 16
 SOCKET_TURN_BYTES = 1 << 18
 LINGER_MS = 1_000.0
-# A half-closed client has this long to take its replies; each part that the client takes starts the time anew.
+# A half-closed client has this long to take its replies; each part that the client takes starts the time again.
 HALF_CLOSED_MS = 30_000.0
 # Up to this size, a read and one send cost less than a send, a probe and a sendfile. The second limit is for all small
 # pieces of a run, if more bytes follow, which would need a send of their own.

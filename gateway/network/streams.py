@@ -36,7 +36,7 @@ PROBED_BYTES = 1 << 20
 
 TURN_MS = 1.0
 LINGER_S = 1.0
-# A half-closed client has this long to take its replies; each part that the client takes starts the time anew.
+# A half-closed client has this long to take its replies; each part that the client takes starts the time again.
 HALF_CLOSED_S = 30.0
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ async def read_in_thread(work: Callable[[], T], disk: str) -> T:
 
 
 class _Activity(Enum):
-    """What the task of a connection does."""
+    """The state of the task of a connection."""
 
     READING = auto()
     SERVING = auto()

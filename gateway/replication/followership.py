@@ -98,7 +98,7 @@ class Followership:
             self._fetchers.follow(follower.key, follower, Leader(leader, *address), follower.leader_epoch)
 
     def end(self, follower: Follower) -> None:
-        """Fetch a partition no more, for any reason but the broker's lead."""
+        """Stop the fetches of a partition, for any reason but the broker's lead."""
         self._fetchers.unfollow(follower.key)
         self._stopped.pop(follower.log.key, None)
 

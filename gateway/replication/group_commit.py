@@ -1,4 +1,4 @@
-"""Syncs of the logs in one directory, by threads: clients wait for some; nobody waits for the others.
+"""Syncs of the logs in one directory, by threads: clients wait for some, and for no others.
 
 With `headgate.flush=commit` a produce request with acks=all is answered when its records are on the disk. One sync
 serves all appends made before it began: appends that arrive during a sync are in the next one. A few threads share the

@@ -39,7 +39,7 @@ class Leadership:
         events: ReplicationEvents,
         high_watermark: Callable[[TopicPartition], int],
     ) -> None:
-        """`high_watermark`: that of a partition as of the last checkpoint."""
+        """`high_watermark`: of a partition, as of the last checkpoint."""
         self.in_sync_replicas = InSyncReplicas(config, tasks)
         self._high_watermark = high_watermark
         self._states = states

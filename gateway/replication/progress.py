@@ -1,4 +1,4 @@
-"""What the followers of one partition have, as their leader learns from their fetches.
+"""The log ends of the followers of one partition, as their leader learns them from fetches.
 
 A fetch from an offset proves that the follower has everything before that offset. Three decisions follow:
 

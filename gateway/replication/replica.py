@@ -200,7 +200,7 @@ class Replica:
     def note_fetch(self, follower: FollowerFetch, offset: int, log_start: int) -> None:
         """Note that a follower has everything before `offset`; this may move the high watermark.
 
-        Raises KafkaError: those of `Progress.check`, and OFFSET_OUT_OF_RANGE for an offset that this log does not have.
+        Raises KafkaError as `Progress.check`, and OFFSET_OUT_OF_RANGE for an offset that this log does not have.
         """
         log, progress = self.log, self.progress or _NO_FOLLOWERS
         replicated = progress.check(follower.node_id, follower.broker_epoch)

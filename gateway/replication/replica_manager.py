@@ -589,7 +589,7 @@ class ReplicaManager:
         return {*log_manager.logs, *log_manager.failed, *log_manager.unopened}
 
     def stop(self, key: tuple[str, int], leader_epoch: int = -1) -> None:
-        """Fetch a followed partition no more, until its leader epoch is above this one and the present one.
+        """Stop the fetches of a followed partition until its leader epoch is above this one and the present one.
 
         The log stays open. StopReplica without a deletion asks for this.
         """

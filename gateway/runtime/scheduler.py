@@ -85,7 +85,7 @@ class Scheduler:
     def __init__(self, clock: Clock, disks: int = 1, settle: Callable[[], None] = _nothing) -> None:
         """`disks`: how many log directories there are, each of which may hang.
 
-        `settle` is called at the end of each run of functions: timers, ends of threads and tasks, what was to run soon.
+        `settle` is called at the end of each run of functions: timers, ends of threads and tasks, functions due soon.
         """
         self._clock = clock
         self._most_threads = max_threads(disks)
@@ -108,7 +108,7 @@ class Scheduler:
         self._turn = threading.Lock()
         self._in_slices: set[int] = set()  # thread identifiers
         self.is_over = False
-        """`run` has ended: nothing can be spawned any more."""
+        """`run` has ended: nothing more can be spawned."""
         self._settle = settle
 
     def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
@@ -259,7 +259,7 @@ class Scheduler:
         while self._soon:
             while self._soon:
                 _call(self._soon.popleft())
-            _call(self._settle)  # which may wake somebody
+            _call(self._settle)  # which may wake a task
 
     def idle_ms(self) -> float:
         """Milliseconds until the next scheduled work; 0 while any thread runs, which may end at any time."""

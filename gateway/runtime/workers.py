@@ -103,7 +103,7 @@ class Scheduling(Protocol):
 
 
 class UnwantedError(RuntimeError):
-    """The result of work that was not begun, because it was not wanted any more."""
+    """The result of work that was not begun, because it was no longer wanted."""
 
 
 class _Work(NamedTuple):

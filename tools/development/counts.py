@@ -19,12 +19,6 @@ from typing import Final
 LIMITS: Final[dict[str, int]] = {
     "functions of gateway that return Any": 17,
     "objects with three flags": 1,
-    "private language in gateway/api": 10,
-    "private language in gateway/coordinator": 4,
-    "private language in gateway/network": 3,
-    "private language in gateway/replication": 1,
-    "private language in gateway/runtime": 4,
-    "private language in gateway/zookeeper": 11,
     "private language in storage/log": 3,
     "private looks of tests": 38,
     "type names with several homes": 25,

@@ -53,7 +53,7 @@ def _put(_: TopicKey, wanted: FetchPartition, row: PartitionData, made: Converte
 
 
 class Form(NamedTuple):
-    """What the pieces of a fetch are converted to. The functions get a piece, or its row, and what the client wants."""
+    """The format that a fetch is converted to. The functions get a piece, or its row, and what the client wants."""
 
     is_open: Callable[[PartitionData], bool]
     """Whether the row's piece has to be checked, and if necessary converted."""

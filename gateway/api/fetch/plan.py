@@ -1,7 +1,7 @@
 """The plan of one fetch: its partitions, their rows, and whether these are enough for a response.
 
 A fetch that finds less than `min_bytes` waits (`gateway.api.handlers.fetch`). Then only a changed partition is counted
-again; the rows are planned anew when there are enough bytes, or when the time is up. The fetch never waits for bytes
+again; the rows are planned again when there are enough bytes, or when the time is up. The fetch never waits for bytes
 that its own limits, or the end of an older segment, would keep from the response.
 
 More than `FEW` partitions are planned, and put into the response, in slices. Partitions that become dirty meanwhile are
@@ -135,7 +135,7 @@ class FetchPlan:
         return rows
 
     def new_rows(self, *, blocking: bool = False) -> Task[FetchRows]:
-        """Plan every partition anew, including those that are dirty now."""
+        """Plan every partition again, including those that are dirty now."""
         if self.turn.items is not None:
             self.turn.gather()
         self._size = self._counted = 0
@@ -200,7 +200,7 @@ class FetchPlan:
         return self._counted >= self._min_bytes and not self.is_blocked
 
     def enough(self, rows: FetchRows) -> FetchRows | None:
-        """The rows if they are to be sent; otherwise they are released."""
+        """The rows if the answer is due; otherwise they are released."""
         if self.answers_now(rows):
             return rows
         release_all(rows)
@@ -240,11 +240,11 @@ class FetchPlan:
             is_first = is_first and not row.records
         self._is_first = is_first
 
-    # What has changed while the fetch waits
+    # Changes while the fetch waits
 
     @property
     def changing(self) -> Collection[WaitList]:
-        """The lists whose change may bring data: those of the partitions, or that of the session."""
+        """The lists whose change may bring data: one for each partition, or the one of the session."""
         changed = self.turn.changed
         return self._watched if changed is None else (changed,)
 
@@ -284,7 +284,7 @@ class FetchPlan:
         return wanted[1].partition_max_bytes <= self._max_bytes
 
     def _look_at(self, item: CachedPartition, turn: SessionTurn) -> PartitionData:
-        """Count a partition anew. Raises WouldBlock."""
+        """Count a partition again. Raises WouldBlock."""
         key, wanted = item.wanted
         row = self._read(key, wanted, wanted.partition_max_bytes, True, False)
         self._note_look(item, wanted, row)

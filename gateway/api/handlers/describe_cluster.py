@@ -20,7 +20,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def _authorize(authorization: Authorization) -> None:
-    """Allow everybody to list the brokers; limit the cluster's authorized operations to those of the client."""
+    """Allow every client to list the brokers; limit the cluster's authorized operations to the client's."""
     if authorization.request.include_cluster_authorized_operations:
         authorization.amends.append(
             lambda response: setattr(response, "cluster_authorized_operations", cluster_operations(authorization))

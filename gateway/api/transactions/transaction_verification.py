@@ -96,7 +96,7 @@ class UnverifiedAppend(Append):
         return self.topic, self.replica.index
 
     def begin_verification(self, context: HandlerContext) -> None:
-        """Begin anew with each question: the marker of the producer's last transaction may have come meanwhile."""
+        """Begin again with each question: the marker of the producer's last transaction may have come meanwhile."""
         self.verification = None
         with suppress(KafkaError):  # an old epoch, with which the append will be refused
             self.verification = self.replica.log.producers.begin_verification(
@@ -159,8 +159,8 @@ def _is_transactional(records: memoryview) -> bool:
 def verify_at_once(request: ProduceRequest, context: HandlerContext) -> None:
     """Have the batches of a request verified before the appends, if the coordinator can say yes without a wait.
 
-    That is the usual case: then no batch is copied or refused. What this function leaves unverified, the log refuses,
-    and `TransactionVerification` asks about.
+    That is the usual case: then no batch is copied or refused. The log refuses a batch that this
+    function leaves unverified, and `TransactionVerification` asks about the batch.
     """
     broker, adds = context.broker, context.version >= ADDS_PARTITIONS
     partitions: dict[str, list[int]] = {}
@@ -269,7 +269,7 @@ class TransactionVerification:
         """Ask about the transaction, and append what is verified. Returns the appends that have not ended.
 
         The marker of the producer's last transaction may come between question and answer, and make the verification
-        void. In the new protocol, where epochs tell the transactions apart, the question is asked again: after
+        void. In the new protocol, where epochs distinguish the transactions, the question is asked again: after
         a slow answer by the client, which takes INVALID_TXN_STATE for the end of its producer.
         """
         retries = Retries(self._context.broker.clock)

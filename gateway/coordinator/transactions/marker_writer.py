@@ -18,7 +18,7 @@ What becomes of a partition:
 | anything else | tried again, after pauses of up to a second |
 
 Kafka gives the transaction up after INVALID_PRODUCER_EPOCH as well; its id then has no further transaction until the
-coordinator is loaded anew. That error comes from a log that outlived the end of `__transaction_state` in a power cut.
+coordinator is loaded again. That error comes from a log that outlived the end of `__transaction_state` in a power cut.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Markers in the partitions of this broker: each ends one transaction in one partition (KIP-98).
 
-A marker is appended like a batch of a client, by whoever writes the partition at that time: small ones of a turn are
+A marker is appended like a batch of a client, by the present writer of the partition: small ones of a turn are
 written together, and while a disk is slow a thread of that disk writes. A marker is written once it is below the high
 watermark. The offsets of groups are the state of shards, so that a marker for `__consumer_offsets` is a decision of the
-group coordinator: a batch beside the coordinator would have the shard loaded anew.
+group coordinator: a batch beside the coordinator would have the shard loaded again.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class ReplicaFetcher:
         return self.begin(partition)
 
     def unfollow(self, partition: FollowedPartition) -> None:
-        """Fetch the partition no more. A partition that works does so to its end, and is WORKING until then."""
+        """Stop the fetches of the partition. A partition that works does so to its end, and is WORKING until then."""
         if partition.fetcher is not self:
             return
         key = partition.key

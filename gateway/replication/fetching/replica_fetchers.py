@@ -5,7 +5,7 @@ with one write for each; other work has its turn in between. A write, a sync or 
 a task of its own: the next partition goes on, and the next fetch begins without the slow one.
 
 A replica that shall lead waits until its work has ended (`until_idle`): a truncation that the last leader has asked for
-must not come behind the first append of the new one.
+must not follow the first append of the new one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ReplicaFetchers:
         return _LeaderTask(leader, machine, link, self._tasks, self.changed, self._perform)
 
     def unfollow(self, key: FetchKey) -> None:
-        """Fetch a partition no more. `until_idle` waits for its work."""
+        """Stop the fetches of a partition. `until_idle` waits for its work."""
         partition = self._partitions.get(key)
         if partition is not None:
             self._leave(partition)

@@ -1,1 +1,1 @@
-"""What a broker does in ZooKeeper only while it is the controller: the election, topics, leaders, orders."""
+"""The controller's work in ZooKeeper: its election, topics, leaders, orders."""

@@ -1,4 +1,4 @@
-"""What a broker does only while it is the controller: topics, elections of leaders, and the orders of tools."""
+"""The work of a broker while it is the controller: topics, elections of leaders, and the orders of tools."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class StoppingReplicas(Protocol):
         """The partitions that this broker leads."""
 
     def stop(self, key: tuple[str, int], leader_epoch: int) -> None:
-        """Fetch a followed partition no more, until the leader epoch is higher."""
+        """Stop the fetches of a followed partition until the leader epoch is higher."""
 
 
 class ControlledShutdown:

@@ -46,7 +46,7 @@ def served_topic(
     unreadable: UnreadableNodes,
     broker_epochs: Mapping[int, int],
 ) -> Topic:
-    """The served form of a topic that was read. What this broker leads in `before` it goes on to lead."""
+    """The served form of a read topic. This broker goes on to lead the partitions that it leads in `before`."""
     topic, known = cluster.image.topics[name], tuple[PartitionState, ...]()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions

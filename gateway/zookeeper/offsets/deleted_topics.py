@@ -78,7 +78,7 @@ def read_offsets(session: Session, group_id: str, topic: str, topic_id: bytes) -
 
 
 class Group(Protocol):
-    """What is used of a `DualGroup`."""
+    """The part of `DualGroup` that this module uses."""
 
     def forget_topic(self, topic: str, topic_id: bytes, reads: Background, *, is_gone: bool) -> Task[None]: ...
 
@@ -86,7 +86,7 @@ class Group(Protocol):
 
 
 class Coordinator(Protocol):
-    """What is used of the `GroupCoordinator`."""
+    """The part of `GroupCoordinator` that this module uses."""
 
     @property
     def coordinates_all(self) -> bool: ...

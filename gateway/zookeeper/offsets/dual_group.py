@@ -70,7 +70,7 @@ class State(Enum):
 
 
 class Groups(Protocol):
-    """What is used of the `GroupCoordinator`."""
+    """The part of `GroupCoordinator` that a dual group uses."""
 
     def submit(self, key: str, decide: Decide) -> Outcome[Any]: ...
 
@@ -148,7 +148,7 @@ class DualGroup:
     def _commit(self, caller: Caller, partitions: Partitions, decide: Decide) -> Task[Any]:
         with self.lock(partitions) as lock:
             yield from self._acquire(lock, caller)
-            if partitions is None:  # a deletion: what the log does not have yet would come back after it
+            if partitions is None:  # a deletion: offsets that the log does not have yet would come back after it
                 yield from self._log_found((yield from self._read(None)), is_whole=True)
             decision = yield from self._ask_shard(decide)
             targets = {
@@ -174,7 +174,7 @@ class DualGroup:
             reply = self._submit(decide)
         return (yield from value_of(reply))
 
-    # What others write
+    # Commits of other clients in ZooKeeper
 
     def _refresh(self, partitions: Partitions, caller: Caller | None = None) -> Task[None]:
         with self.lock(partitions) as lock:
@@ -286,7 +286,7 @@ class DualGroup:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _ask_shard(self, decide: Callable[[GroupShard, Ticket], T]) -> Task[T]:
-        """What the group decides, without a write. Raises KafkaError."""
+        """The group's decision, without a write. Raises KafkaError."""
 
         def answer(shard: GroupShard, ticket: Ticket) -> Decision:
             result: Any = _Decided(decide(shard, ticket))
@@ -345,7 +345,7 @@ class DualGroup:
     def enter(self, leading: str) -> Task[None]:
         """Carry the offsets of the leading side over to the other, then set the mark. Raises KafkaError.
 
-        Where the leading side has no offset, it gets that of the other.
+        Where the leading side has no offset, it gets the other side's.
         """
         for _ in range(MOST_READINGS):
             found = yield from for_client(self.nodes.read_all())  # without watches, which cost most of the time
@@ -465,8 +465,8 @@ class DualGroup:
     def push(self, producer_id: int, lock: PartitionLock) -> Task[Targets]:
         """Write the offsets of a transaction that is about to be committed; `lock` has their partitions.
 
-        Returns the offsets that ZooKeeper has now. What others wrote since goes into the log first: such an offset
-        supersedes that of the transaction. Raises KafkaError.
+        Returns the offsets that ZooKeeper has now. Offsets that others wrote since go into the log first: such an
+        offset supersedes the transaction's. Raises KafkaError.
         """
         if self.state is not State.DUAL or not self._services.may_ask():
             raise leaving()
@@ -481,7 +481,7 @@ class DualGroup:
         yield from value_of(self._submit(decide))
         # A marker that is repeated must not replace what another client has written since
         failed = yield from self.nodes.write(targets, as_read=True)
-        # What cannot be in ZooKeeper is in the log alone
+        # An offset that ZooKeeper cannot have is in the log alone
         errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
         if errors:
             raise zookeeper_error(errors[0])
@@ -510,7 +510,7 @@ _DONE: Any = True
 
 
 class _Decided(NamedTuple):
-    """What a group has decided without a write, which may be anything."""
+    """A group's decision without a write; the result may be any value."""
 
     result: Any
 

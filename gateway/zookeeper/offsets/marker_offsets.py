@@ -23,7 +23,7 @@ Pending = dict[DualGroup, dict[Partition, int]]
 
 
 class MarkerOffsets:
-    """What the writer of markers asks before it commits offsets in a partition of `__consumer_offsets`."""
+    """Asked by the writer of markers before it commits offsets in a partition of `__consumer_offsets`."""
 
     def __init__(self, groups: GroupCoordinator, dual: Callable[[str], DualGroup | None]) -> None:
         """`dual`: the group with an id, if its offsets are in both stores; raises KafkaError while that is unknown."""

@@ -52,7 +52,7 @@ _CONFLICTS: Final = frozenset((KeeperError.BAD_VERSION, KeeperError.NO_NODE, Kee
 
 
 class NodeOffset(NamedTuple):
-    """What a node has: the offset, None where the data are no number; and the version, or ABSENT."""
+    """The content of a node: the offset, None where the data are no number; and the version, or ABSENT."""
 
     offset: int | None
     version: int
@@ -61,7 +61,7 @@ class NodeOffset(NamedTuple):
 NO_OFFSET: Final = NodeOffset(None, ABSENT)
 Found = dict[Partition, NodeOffset]
 Targets = Mapping[Partition, int | None]
-"""The offsets to write; None: the node is to be deleted."""
+"""The offsets to write; None deletes the node."""
 Failures = dict[Partition, KeeperError]
 """The partitions that were not written, and why."""
 

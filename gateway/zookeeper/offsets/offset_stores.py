@@ -143,7 +143,7 @@ class OffsetStores:
             self._know(marks)
 
     def _remove_old_notes(self) -> None:
-        """As the controller, remove the notes of deleted topics that no broker needs any more."""
+        """As the controller, remove the notes of deleted topics that no broker needs."""
         if self._is_stopped:
             return
         self._scheduler.call_after(OLD_NOTES_EVERY_MS, self._remove_old_notes)
@@ -235,7 +235,7 @@ class OffsetStores:
                 self._apply(group_id)
         deleted, image = {one.topic_id: one.topic for one in marks.deleted} | lost, self._metadata.image
         for topic_id, topic in deleted.items():  # before any look and any request
-            if topic_id in image.topic_names:  # somebody has written the topic again, with its id
+            if topic_id in image.topic_names:  # the topic was written again, with its id
                 self._session.delete(DeletedTopic.path(topic_id), ANY_VERSION, lambda _: None)
             else:
                 self._deleted.forget(topic, topic_id, is_gone=False)
@@ -460,7 +460,7 @@ class OffsetStores:
     def commit_in_transaction(
         self, group: DualGroup, topics: Sequence[Any], decide: Callable[[GroupShard, Ticket], Decision]
     ) -> Task[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit of a dual group: what others wrote before is in the log before. Raises KafkaError."""
+        """TxnOffsetCommit of a dual group. Earlier commits of others go into the log first. Raises KafkaError."""
         return group.refresh_and_decide(self._partitions_of_rows(topics), decide)
 
     def _partitions_of_rows(self, topics: Sequence[Any]) -> Partitions:
@@ -474,7 +474,7 @@ class OffsetStores:
     # Version 0
 
     def commit_zero(self, request: OffsetCommitRequest) -> Outcome[OffsetCommitResponse]:
-        """OffsetCommit 0. In a dual group nobody is asked for a member, as clients of ZooKeeper are none."""
+        """OffsetCommit 0. Dual groups skip the membership check: clients of ZooKeeper are not members."""
         group = self.dual(request.group_id)
         if group is not None:
             return self.commit(group, request, 0)

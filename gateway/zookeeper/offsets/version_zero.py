@@ -1,8 +1,8 @@
 """OffsetCommit 0 and OffsetFetch 0 of a group whose two stores are separate: nodes in ZooKeeper, as in Kafka 0.8.2.
 
-A commit replaces what the node has, whoever wrote it. Metadata are checked, and not kept. No offset, and an unknown
+A commit replaces the offset of any client in the node. Metadata are checked, and not kept. No offset, and an unknown
 partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets that the group has in ZooKeeper,
-whatever its store is; that of Kafka has none. `headgate groups migrate` compares the stores with it.
+whatever its store is; Kafka's answer has none. `headgate groups migrate` compares the stores with it.
 """
 
 from __future__ import annotations

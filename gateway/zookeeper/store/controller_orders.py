@@ -90,7 +90,7 @@ class Replicas(Protocol):
         """(topic, index) of all logs in the log directories, open or not."""
 
     def stop(self, key: tuple[str, int], leader_epoch: int) -> None:
-        """Fetch a followed partition no more, until the leader epoch is higher."""
+        """Stop the fetches of a followed partition until the leader epoch is higher."""
 
     def delete(self, key: tuple[str, int]) -> Task[None]:
         """Delete the log of a partition that has no replica here, if there is one. Raises KafkaError."""

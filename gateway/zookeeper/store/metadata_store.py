@@ -256,7 +256,7 @@ class ZooKeeperMetadataStore(MetadataStore):
     def report_failed(self, failed: Collection[TopicPartition], lost: Mapping[TopicPartition, int]) -> Task[bool]:
         """Have the controller replace these replicas of this broker. False: the controller may not know of them.
 
-        `lost`: those of them whose logs have lost records, each with the leader epoch to exceed.
+        `lost`: the ones whose logs have lost records, each with the leader epoch to exceed.
         """
         before, self.failed_here = self.failed_here, failed
         if self._phase is _Phase.STOPPED:
