@@ -1,5 +1,6 @@
 """The follower's fetches from one leader: a pure machine. Positions in, the next request out; an answer in, work out.
 
+    for work in fetcher.resume(now_ms): ...            # of partitions whose wait after an error is over
     question = fetcher.next_question(now_ms)           # a Fetch for all partitions, or ListOffsets for some
     for work in fetcher.take(answer, now_ms): ...      # the caller does each work on a log, and reports its end
     work.partition.end_work(now_ms)                    # or its error; more work may follow
@@ -9,7 +10,7 @@ A partition is in one state:
     state     the partition                                           next states
     FETCHING  is in each fetch                                        WORKING, DELAYED, EARLIEST, FENCED
     WORKING   takes over an answer: its log changes                   FETCHING, DELAYED; WORKING again after an order
-    DELAYED   waits after an error                                    FETCHING
+    DELAYED   waits after an error                                    FETCHING; WORKING, if its records are not durable
     EARLIEST  was out of range: asks for the start of the leader      LATEST, WORKING, DELAYED, FENCED
     LATEST    is not before that start: asks for the leader's end     WORKING, DELAYED, FENCED
     FENCED    waits for an order with a newer leader epoch
@@ -337,11 +338,21 @@ class ReplicaFetcher:
         self._fetch(partition)
         return None
 
+    def resume(self, now_ms: float) -> Iterator[FollowerWork]:
+        """Fetch partitions again whose wait is over. Yields the work before: a sync may be what has failed."""
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            due_ms, _, partition = heapq.heappop(self._delayed)
+            backoff = partition.backoff
+            is_delayed = partition.state is FetchState.DELAYED and partition.fetcher is self
+            if is_delayed and backoff is not None and backoff.due_ms == due_ms:
+                work = self.begin(partition)
+                if work is not None:
+                    yield work
+
     # Requests
 
     def next_question(self, now_ms: float) -> Question | None:
         """The next request; None while there is nothing to ask, until `wake_ms` at the latest."""
-        self._resume_delayed(now_ms)
         if self._asked is not None or now_ms < self._retry.due_ms:
             return None
         question = self._lookup()
@@ -351,7 +362,7 @@ class ReplicaFetcher:
         return question
 
     def wake_ms(self, now_ms: float) -> float:
-        """The time at which `next_question` may have a request, if nothing else happens."""
+        """The time at which `resume` or `next_question` may have something, if nothing else happens."""
         times = [self._delayed[0][0]] if self._delayed else []
         if self._is_in_grace(now_ms):
             times.append(self._grace_end_ms)
@@ -361,14 +372,6 @@ class ReplicaFetcher:
 
     def _is_in_grace(self, now_ms: float) -> bool:
         return self._counts[FetchState.WORKING] > 0 and now_ms < self._grace_end_ms
-
-    def _resume_delayed(self, now_ms: float) -> None:
-        while self._delayed and self._delayed[0][0] <= now_ms:
-            due_ms, _, partition = heapq.heappop(self._delayed)
-            backoff = partition.backoff
-            is_delayed = partition.state is FetchState.DELAYED and partition.fetcher is self
-            if is_delayed and backoff is not None and backoff.due_ms == due_ms:
-                self._fetch(partition)
 
     def _fetch_request(self, now_ms: float) -> Question:
         most_added = None if self._names_all else MAX_ADDED

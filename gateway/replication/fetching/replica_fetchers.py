@@ -232,6 +232,8 @@ class _LeaderTask:
     def _run(self) -> Task[None]:
         machine, now_ms = self.machine, self._tasks.monotonic_ms
         while True:
+            for work in machine.resume(now_ms()):
+                self._perform(work)
             question = machine.next_question(now_ms())
             if question is None:
                 yield Changes((self._changed,), machine.wake_ms(now_ms()))

@@ -116,6 +116,7 @@ class History:
             assert self.fetcher.follow(partition, self.epochs[index]) is None
 
     def ask(self) -> None:
+        assert not list(self.fetcher.resume(self.now_ms))
         question = None if self.answers is not None else self.fetcher.next_question(self.now_ms)
         if question is not None:
             assert isinstance(question.message, FetchRequest)

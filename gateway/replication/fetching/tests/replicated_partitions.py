@@ -356,6 +356,7 @@ class Cluster:
     def _ask(self) -> None:
         node = self.random.choice(self.nodes)
         for leader, fetcher in node.fetchers.items():
+            node.works += fetcher.resume(self.now_ms)
             question = fetcher.next_question(self.now_ms)
             if question is not None:
                 node.questions[leader] = question

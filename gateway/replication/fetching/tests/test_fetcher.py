@@ -62,8 +62,11 @@ class Bench:
         self.fetcher = ReplicaFetcher(2, self.settings, lambda: 77)
         self.partitions = [FollowedPartition(key, log) for key, log in zip(KEYS, logs, strict=False)]
         self.first_works = [self.fetcher.follow(partition, epoch) for partition in self.partitions]
+        self.resumed: list[FollowerWork] = []
+        """The work that came before the last question."""
 
     def question(self) -> FetchRequest | ListOffsetsRequest | None:
+        self.resumed = list(self.fetcher.resume(self.now_ms))
         question = self.fetcher.next_question(self.now_ms)
         return None if question is None else question.message
 
@@ -307,6 +310,19 @@ def test_unsynced_records_are_not_claimed() -> None:
     bench = Bench(log)
     assert kinds(bench.first_works) == [(SyncRecords,)]
     assert bench.question() is None
+    log.synced_end = 2
+    bench.partitions[0].end_work(bench.now_ms)
+    assert [row.fetch_offset for row in bench.rows()] == [2]
+
+
+def test_a_failed_sync_comes_before_the_next_fetch() -> None:
+    log = log_of(1, 1, fsyncs=True)
+    bench = Bench(log)
+    for _ in range(2):
+        bench.partitions[0].end_work(bench.now_ms, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the sync failed"))
+        bench.now_ms += 200
+        assert bench.question() is None, "the leader would take the position for acknowledged"
+        assert kinds(bench.resumed) == [(SyncRecords,)]
     log.synced_end = 2
     bench.partitions[0].end_work(bench.now_ms)
     assert [row.fetch_offset for row in bench.rows()] == [2]
