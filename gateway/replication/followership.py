@@ -78,11 +78,11 @@ class Followership:
         following = Unavailable(PartitionState.FOLLOWING, leader=state.leader, replica=follower)
         if self._states.unavailable(key) != following:
             self._states.move(key, following)
-        if follower.log.config != log_config:
-            follower.configure(log_config)
         follower.leader_epoch, follower.partition_epoch = state.leader_epoch, state.partition_epoch
         follower.replicas, follower.isr = state.replicas, state.isr
-        follower.resign(following.refusal(*key))
+        follower.resign(following.refusal(*key))  # first: a replica that has not resigned commits all its records
+        if follower.log.config != log_config:
+            follower.configure(log_config)
         if state.leader_epoch > self._stopped.get(key, state.leader_epoch - 1):
             self._stopped.pop(key, None)
         self._fetch(follower, state.leader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,15 @@ def test_a_new_leader_commits_nothing_that_followers_may_lack(partition: Partiti
     partition.order(leader=1)
     partition.order(leader=0, isr=(0, 1))
     assert (partition.replica.high_watermark, partition.replica.log.end_offset) == (0, 1)
+
+
+def test_a_new_follower_commits_nothing_with_its_settings(partition: Partition) -> None:
+    partition.order(leader=0, isr=(0, 1))
+    partition.replica.append(records(b"not committed"), 1, NOW_MS)
+    log = partition.replica.log
+    log.configure(dataclasses.replace(log.config, retention_ms=1))
+    partition.order(leader=1)
+    assert (log.config.retention_ms, partition.follower.high_watermark, log.end_offset) == (604_800_000, 0, 1)
 
 
 def test_a_log_that_was_cut_needs_a_higher_epoch_for_its_followers(partition: Partition) -> None:
