@@ -22,6 +22,7 @@ from headgate.storage.recovery.indexes import check_indexes, check_transactions,
 from headgate.storage.recovery.quarantine import quarantine_replaced
 from headgate.storage.recovery.recovery_input import RecoveryInput, bases_of, corrupt, of_log, repair_advice, sizes_of
 from headgate.storage.recovery.scan import scan
+from headgate.storage.recovery.sync_failure_repair import write_again
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
 from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX
 
@@ -87,7 +88,10 @@ def open_log_steps(
     if recovery.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
         _save_scan(log, recovery)
     if config.fsync_before_commit and log.recovery_point < log.end_offset:
-        flushing.flush(log)  # a kill may have left records in the page cache only; a power cut must not take them back
+        # A kill may have left records in the page cache only; a power cut must not take them back. If a sync had failed
+        # before, a sync alone proves nothing.
+        yield from write_again(log)
+        flushing.flush(log)
     log.close_files()  # most partitions are idle; a log opens its files again on demand
     return log
 

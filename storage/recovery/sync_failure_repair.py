@@ -310,6 +310,13 @@ def apply_index(log: Log, work: SyncFailureRepair) -> bool:
     return True
 
 
+def write_again(log: Log) -> Steps[None]:
+    """Write everything from the recovery point on once more, in slices: a flush makes it durable then."""
+    first, start = log.segments.locate(log.recovery_point)
+    for segment in log.segments.since(log.recovery_point):
+        yield from _write_again(segment, start if segment is first else 0)
+
+
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:
     """Read and check the batches from a byte position on, and write them once more. The iterator has the end."""
     iterator, written = segment.iterate(start, check_crc_from=0), start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from dataclasses import replace
 from random import Random
@@ -170,6 +171,22 @@ def test_memory_of_a_killed_broker_is_synced_where_commits_are() -> None:
         pool = Pool(killed(files))
         again = finish(open_log_steps(pool, found, config, Random(0), NOW_MS))
         assert (again.recovery_point, again.end_offset) == (point, 2)
+
+
+def test_a_start_writes_again_what_a_failed_sync_may_have_lost() -> None:
+    files = CrashingFiles()
+    config = LogConfig(headgate_flush="commit")
+    log = open_store(files).create("t", 0, TOPIC_ID, config, NOW_MS)
+    append(log, batch())
+    append(log, batch(), owner=StillOwner())
+    files.fail(errno.EIO, "sync", path=".log", times=1)
+    with pytest.raises(KafkaError, match="EIO"):
+        flushing.flush(log)
+    stored, after = content(log), killed(files)
+    found = RecoveryInput("t", 0, log.directory, TOPIC_ID, recovery_point=1)
+    again = finish(open_log_steps(Pool(after), found, config, Random(0), NOW_MS))
+    assert (again.recovery_point, again.end_offset) == (2, 2)
+    assert bytes(after.file(again.segments.active.path).durable) == stored
 
 
 def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pytest.MonkeyPatch) -> None:
