@@ -205,7 +205,11 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def resign_leads(self) -> None:
-        """Lead no partition that has another replica, until ZooKeeper or the controller says so again."""
+        """Lead no partition that has another replica, until ZooKeeper or the controller says so again.
+
+        The term as the controller has ended with the session too: nothing is written until `resume`.
+        """
+        self._lost_connection = self._connections
         node_id, records = self._config.node_id, list[MetadataRecord]()
         for topic in self.written_image.topics.values():
             for index, state in enumerate(topic.partitions):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.session import Operation, Refused, Results
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.elect_leaders import PREFERRED
 
 SHARED, OWN = "shared", "own"
 
@@ -55,6 +57,25 @@ def test_a_broker_resigns_with_its_session(two: TwoBrokers, number: int) -> None
     with pytest.raises(KafkaError) as refused:
         broker.services.partitions.get(SHARED, number)
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_controller_elects_nobody_in_its_next_session(two: TwoBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its term has ended: it may elect again once it is registered, and is elected itself."""
+    written, transact = list[str](), two.keeper.transact
+
+    def note(session_id: int, operations: Sequence[Operation]) -> Results | Refused:
+        written.extend(operation.path for operation in operations)
+        return transact(session_id, operations)
+
+    expire(two, 0)
+    monkeypatch.setattr(two.keeper, "transact", note)
+    two.stores[0].elect(PREFERRED, None)(lambda _: None)
+    two.keeper.time_out(takes_effect=True)
+    assert not [path for path in written if path.endswith("/state")]
+    two.keeper.start()
+    two.settle()
+    two.settle()
+    assert [path for path in written[written.index("/controller") :] if path.endswith("/state")]
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["the controller", "another broker"])
