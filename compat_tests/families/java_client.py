@@ -8,8 +8,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Start, Tail
-from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import TOOL_OPTIONS
+from compat_tests.harness import client_jvm, toolchain
 from compat_tests.harness.records import Received, Sent
 
 Process = subprocess.Popen[str]
@@ -69,12 +68,7 @@ class JavaClient(Family):
 
 
 def start() -> Process:
-    arguments = [
-        toolchain.program("java", "install a JDK"),
-        *TOOL_OPTIONS,
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-    ]
-    arguments += ["-cp", toolchain.compiled_java("clients"), "CompatClient"]
+    arguments = client_jvm.command("CompatClient")
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1 << 16)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compat_tests.families.json_lines import Kafkajs
-from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import ROOT, TOOL_OPTIONS
+from compat_tests.harness import client_jvm, toolchain
+from compat_tests.harness.apache_kafka import ROOT
 from compat_tests.harness.waiting import until
 
 SERVER = "server"
@@ -54,17 +54,11 @@ def python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-W", "ignore", "-m", f"compat_tests.groups.{module}"]
 
 
-def java() -> list[str]:
-    program = toolchain.program("java", "install a JDK")
-    options = [*TOOL_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return [program, *options, "-cp", toolchain.compiled_java("clients"), "GroupMember"]
-
-
 COMMANDS: dict[str, Callable[[], list[str]]] = {
     "confluent-kafka": python("confluent_member"),
     "kafka-python": python("kafka_python_member"),
     "aiokafka": python("aiokafka_member"),
-    "java-4.4": java,
+    "java-4.4": lambda: client_jvm.command("GroupMember"),
     "franz-go": lambda: [toolchain.go_program("franz-go"), "member"],
     "sarama": lambda: [toolchain.go_program("sarama"), "member"],
     "kafkajs": lambda: [*Kafkajs().command(), "member"],

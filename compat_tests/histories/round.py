@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from compat_tests.harness import toolchain, wire
-from compat_tests.harness.apache_kafka import ROOT, TOOL_OPTIONS
+from compat_tests.harness import client_jvm, wire
+from compat_tests.harness.apache_kafka import ROOT
 from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.waiting import Late, until
 from compat_tests.histories.checker import Anomaly, check
@@ -79,10 +79,8 @@ class JavaWorkers:
     """A JVM with workers, which end with its input."""
 
     def __init__(self, recorder: Recorder, bootstrap: str, topic: str, seed: int, log: Path) -> None:
-        classes = toolchain.compiled_java("clients")
-        options = [*TOOL_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         words = (bootstrap, topic, PARTITIONS, seed, WORKERS, TRANSACTION_TIMEOUT_MS)
-        program = [toolchain.program("java", "install a JDK"), *options, "-cp", classes, "HistoryWorker"]
+        program = client_jvm.command("HistoryWorker")
         self.recorder, self.log = recorder, log
         with log.open("wb") as errors:
             pipe = subprocess.PIPE

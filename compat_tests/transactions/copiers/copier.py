@@ -26,7 +26,6 @@ offset is stable only after the transaction's timeout, and the copier waits so l
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -35,8 +34,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compat_tests.harness import toolchain
-from compat_tests.harness.apache_kafka import ROOT, TOOL_OPTIONS, java
+from compat_tests.harness import client_jvm, toolchain
+from compat_tests.harness.apache_kafka import ROOT, java
 from compat_tests.harness.broker import TARGET
 
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -121,11 +120,7 @@ class JavaClient(Kind):
     jar_set: str = ""
 
     def program(self) -> list[str]:
-        classes = os.pathsep.join(
-            (toolchain.compiled("clients", toolchain.jars("clients")), toolchain.jars(self.jar_set))
-        )
-        options = [*TOOL_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-        return [toolchain.program("java", "install a JDK"), *options, "-cp", classes, "TransactionalCopier"]
+        return client_jvm.command("TransactionalCopier", self.jar_set)
 
 
 class MessageCopier(Kind):
