@@ -27,6 +27,7 @@ from compat_tests.families.family import FromStart
 from compat_tests.families.java_client import JavaClient
 from compat_tests.groups.member import Kind, Member
 from compat_tests.harness.records import Received, Sent
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import placed_topic
 from compat_tests.harness.waiting import until
 from compat_tests.storage.load import Load
@@ -35,14 +36,15 @@ CONFIGS: Final = {"min.insync.replicas": "2"}
 MEMBERS: Final = (Kind("confluent-kafka", "range"), Kind("java-4.4", "range"))
 # A member that a busy machine holds up stays a member: a rebalance would read records again
 MEMBER_SESSION_MS: Final = 20_000
-# A few hundred records a second, in pieces of the buffer before the Java program
-JAVA_PAUSE_S: Final = 0.02
-JAVA_FILL: Final = b"." * 600
+# A hundred records a second or more, in pieces of the buffer before the Java program
+JAVA_PAUSE_S: Final = 0.04
+JAVA_FILL: Final = b"." * 1200
 COMMIT_PAUSE_S: Final = 0.2
 ASK_LIMIT_S: Final = 10.0
-FLOW: Final = 300
-# Of librdkafka: some hundred records a second, as every one is dumped from three logs
+FLOW: Final = 300 if SOAK else 150
+# Of librdkafka: a few hundred records a second, as every one is dumped from three logs, to every leader all the time
 BURST: Final = 3
+PAUSE_S: Final = 0.0 if SOAK else 0.008
 JAVA_END_LIMIT_S: Final = 120.0
 _NUMBERS: Final = itertools.count()
 # Its JVM serves one test after the other
@@ -180,7 +182,7 @@ class Traffic:
         self.topic, self.java_topic = (placed_topic(cluster.bootstrap, placement, CONFIGS) for _ in range(2))
         for topic in (self.topic, self.java_topic):
             cluster.wait_for_topic(topic, self.partitions)
-        self.load = Load(cluster.bootstrap, self.topic, self.partitions, producers=1, burst=BURST)
+        self.load = Load(cluster.bootstrap, self.topic, self.partitions, producers=1, burst=BURST, pause_s=PAUSE_S)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

@@ -24,11 +24,19 @@ MAX_WAITING = 1_000
 class Worker:
     """One producer in a thread of its own: to every partition numbered records, `name partition number`, as they go.
 
-    With `keys` the records have so many keys in turn, else none. `burst` records go with each turn of 4 ms.
+    With `keys` the records have so many keys in turn, else none. `burst` records go with each turn of up to 4 ms, and
+    `pause_s` lies between two turns.
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, name: int, keys: int = 0, burst: int = BURST
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        name: int,
+        keys: int = 0,
+        burst: int = BURST,
+        pause_s: float = 0,
     ) -> None:
         settings = {"bootstrap.servers": bootstrap, "compression.type": CODECS[name % len(CODECS)], "linger.ms": 2}
         settings |= {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000, "log_level": 2}
@@ -40,7 +48,7 @@ class Worker:
         self.topic = topic
         self.name = name
         self.keys = keys
-        self.burst = burst
+        self.burst, self.pause_s = burst, pause_s
         self.random = random.Random(name)
         # For each partition the offset at which each number was acknowledged
         self.offsets = [array("q") for _ in range(partitions)]
@@ -62,6 +70,7 @@ class Worker:
                 if len(self.offsets[partition]) - self.acknowledged_in[partition] < MAX_WAITING:
                     self.send_one(partition)
             self.producer.poll(0.004)
+            self.is_ending.wait(self.pause_s)
 
     def send_one(self, partition: int) -> None:
         number = len(self.offsets[partition])
@@ -99,9 +108,16 @@ class Load:
     """Several workers on one topic, for the length of a with-block; all is acknowledged at its end."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, producers: int, keys: int = 0, burst: int = BURST
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        producers: int,
+        keys: int = 0,
+        burst: int = BURST,
+        pause_s: float = 0,
     ) -> None:
-        self.workers = [Worker(bootstrap, topic, partitions, name, keys, burst) for name in range(producers)]
+        self.workers = [Worker(bootstrap, topic, partitions, name, keys, burst, pause_s) for name in range(producers)]
 
     def __enter__(self) -> Self:
         for worker in self.workers:
