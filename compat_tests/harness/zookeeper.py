@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from compat_tests.harness.apache_kafka import QUICK_START, KafkaFailed, java
+from compat_tests.harness import class_archive
+from compat_tests.harness.apache_kafka import JARS, QUICK_START, KafkaFailed, java
 from compat_tests.harness.ports import reserve
 
 CREATE, DELETE, SET, CHECK, MULTI, CREATE_2, CLOSE_SESSION = 1, 2, 5, 13, 14, 15, -11
@@ -43,7 +44,7 @@ class ZooKeeper:
 
     With `is_synced=False` it leaves the disk to the system: a busy disk would hold up every new session. Without a
     `directory` it has one for the length of the with-block; without a `port` it has any. `process_group=0` keeps a
-    terminal's Ctrl-C from it.
+    terminal's Ctrl-C from it. `archive` is an option of the JVM, by default the archive of its classes.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class ZooKeeper:
         is_synced: bool = True,
         directory: Path | None = None,
         port: int = 0,
+        archive: str = "",
     ) -> None:
+        self.archive = archive
         self.is_own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="zookeeper-"))
         self.port = reserve(self, port)
@@ -92,7 +95,8 @@ class ZooKeeper:
     def start(self) -> None:
         """Start the server and wait until it serves."""
         sync = f"-Dzookeeper.forceSync={'yes' if self.is_synced else 'no'}"
-        options = (f"-Xmx{self.heap}", sync, *QUICK_START)
+        archive = (self.archive,) if self.archive else class_archive.options("zookeeper", work, JARS / "zookeeper")
+        options = (f"-Xmx{self.heap}", sync, *QUICK_START, *archive)
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = java(main_class, str(self._configuration), options=options, jar_set="zookeeper")
         with self.output.open("ab") as output:
@@ -139,6 +143,14 @@ class ZooKeeper:
                 return connection.recv(100).startswith(b"Zookeeper version")
         except OSError:
             return False
+
+
+def work(option: str, scratch: Path) -> None:
+    """A server that serves, and ends in order."""
+    with ZooKeeper(directory=scratch, archive=option) as server:
+        assert server.process is not None
+        server.process.terminate()
+        server.process.wait(server.timeout_s)
 
 
 class _Jute:
