@@ -30,7 +30,7 @@ from compat_tests.harness.records import Received, Sent
 from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import placed_topic
 from compat_tests.harness.waiting import until
-from compat_tests.storage.load import Load
+from compat_tests.storage.load import Load, Pace
 
 CONFIGS: Final = {"min.insync.replicas": "2"}
 MEMBERS: Final = (Kind("confluent-kafka", "range"), Kind("java-4.4", "range"))
@@ -42,9 +42,9 @@ JAVA_FILL: Final = b"." * 1200
 COMMIT_PAUSE_S: Final = 0.2
 ASK_LIMIT_S: Final = 10.0
 FLOW: Final = 300 if SOAK else 150
-# Of librdkafka: a few hundred records a second, as every one is dumped from three logs, to every leader all the time
-BURST: Final = 3
-PAUSE_S: Final = 0.0 if SOAK else 0.008
+# Of librdkafka: a few hundred records a second, as every one is dumped from three logs, to every leader all the time.
+# With a short linger, an idempotent producer that waits for replicas takes a tenth of a core
+PACE: Final = Pace(3) if SOAK else Pace(3, pause_s=0.008, linger_ms=20)
 JAVA_END_LIMIT_S: Final = 120.0
 _NUMBERS: Final = itertools.count()
 # Its JVM serves one test after the other
@@ -182,7 +182,7 @@ class Traffic:
         self.topic, self.java_topic = (placed_topic(cluster.bootstrap, placement, CONFIGS) for _ in range(2))
         for topic in (self.topic, self.java_topic):
             cluster.wait_for_topic(topic, self.partitions)
-        self.load = Load(cluster.bootstrap, self.topic, self.partitions, producers=1, burst=BURST, pause_s=PAUSE_S)
+        self.load = Load(cluster.bootstrap, self.topic, self.partitions, producers=1, pace=PACE)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

@@ -7,7 +7,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -16,16 +16,25 @@ from compat_tests.harness.waiting import until
 
 CODECS = ("none", "lz4", "zstd")
 UNACKNOWLEDGED = -1
-BURST = 12
 MAX_WAITING = 1_000
 """Records of a partition that a producer sends ahead: a backlog on a busy machine would be older than its timeout."""
+
+
+class Pace(NamedTuple):
+    """`burst` records go with each turn of up to 4 ms, with `pause_s` between two turns; librdkafka's `linger_ms`."""
+
+    burst: int = 12
+    pause_s: float = 0
+    linger_ms: int = 2
+
+
+FULL = Pace()
 
 
 class Worker:
     """One producer in a thread of its own: to every partition numbered records, `name partition number`, as they go.
 
-    With `keys` the records have so many keys in turn, else none. `burst` records go with each turn of up to 4 ms, and
-    `pause_s` lies between two turns.
+    With `keys` the records have so many keys in turn, else none.
     """
 
     def __init__(
@@ -35,20 +44,22 @@ class Worker:
         partitions: int,
         name: int,
         keys: int = 0,
-        burst: int = BURST,
-        pause_s: float = 0,
+        pace: Pace = FULL,
     ) -> None:
-        settings = {"bootstrap.servers": bootstrap, "compression.type": CODECS[name % len(CODECS)], "linger.ms": 2}
+        settings: dict[str, str | int | bool] = {
+            "bootstrap.servers": bootstrap,
+            "compression.type": CODECS[name % len(CODECS)],
+        }
         settings |= {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000, "log_level": 2}
         # A broker that stands still keeps its connections: only this time-out has the client look for another leader
         settings |= {"socket.timeout.ms": 10_000}
-        settings |= {"batch.size": 65_536}  # fits into the smallest segments
+        settings |= {"linger.ms": pace.linger_ms, "batch.size": 65_536}  # which fits into the smallest segments
         settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
         self.producer = Producer(settings)
         self.topic = topic
         self.name = name
         self.keys = keys
-        self.burst, self.pause_s = burst, pause_s
+        self.pace = pace
         self.random = random.Random(name)
         # For each partition the offset at which each number was acknowledged
         self.offsets = [array("q") for _ in range(partitions)]
@@ -65,12 +76,12 @@ class Worker:
     def run(self) -> None:
         """By default a few thousand records a second: enough that every kill finds requests in flight."""
         while not self.is_ending.is_set():
-            for _ in range(self.burst):
+            for _ in range(self.pace.burst):
                 partition = self.random.randrange(len(self.offsets))
                 if len(self.offsets[partition]) - self.acknowledged_in[partition] < MAX_WAITING:
                     self.send_one(partition)
             self.producer.poll(0.004)
-            self.is_ending.wait(self.pause_s)
+            self.is_ending.wait(self.pace.pause_s)
 
     def send_one(self, partition: int) -> None:
         number = len(self.offsets[partition])
@@ -114,10 +125,9 @@ class Load:
         partitions: int,
         producers: int,
         keys: int = 0,
-        burst: int = BURST,
-        pause_s: float = 0,
+        pace: Pace = FULL,
     ) -> None:
-        self.workers = [Worker(bootstrap, topic, partitions, name, keys, burst, pause_s) for name in range(producers)]
+        self.workers = [Worker(bootstrap, topic, partitions, name, keys, pace) for name in range(producers)]
 
     def __enter__(self) -> Self:
         for worker in self.workers:
