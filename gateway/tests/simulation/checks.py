@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.gateway.replication.follower import Follower
@@ -29,6 +30,8 @@ class Checks:
         self._partitions = partitions
         self._replicas = Replicas(cluster)
         self._leaders: dict[tuple[str, int, int], int] = {}
+        self.when_elected: list[Callable[[int], None]] = []
+        """Called with a partition of the topic that has a new leader epoch."""
         cluster.keeper.written.append(self._note_write)
         history.when_grown.append(self._check_in_sync)
         history.when_acknowledged.append(self._check_copies)
@@ -62,6 +65,9 @@ class Checks:
         if new["leader_epoch"] == old["leader_epoch"]:
             self._require(new["leader"] == old["leader"], f"{name}: two leaders in one epoch: {old} {new}")
             return
+        if name.rpartition("-")[0] == TOPIC:
+            for listener in self.when_elected:
+                listener(int(name.rpartition("-")[2]))
         clean = new["leader"] in {-1, *old["isr"]}
         self._require(clean, f"{name}: {new['leader']} was not in sync, and leads: {old} {new}")
         self._require(set(new["isr"]) <= set(old["isr"]), f"{name}: an election adds to the in-sync set: {old} {new}")
@@ -115,6 +121,7 @@ class Checks:
         """Check what must be there at the end."""
         for place in filter(None, map(_is_state, self._cluster.keeper.tree.nodes)):
             self._check_replicas(place[1], int(place[2]))
+            self._check_metadata(place[1], int(place[2]))
         for index in range(self._partitions):
             self._check_partition(index)
         offset = self._history.committed.get((GROUP, 0))
@@ -126,6 +133,13 @@ class Checks:
         isr = self._cluster.keeper.fields(LeaderAndIsr.path(topic, index))["isr"]
         stored = {node_id: self._replicas.stored(node_id, topic, index) for node_id in isr}
         self._require(len(set(stored.values())) == 1, f"the replicas of {topic}-{index} differ: {_ends(stored)}")
+
+    def _check_metadata(self, topic: str, index: int) -> None:
+        fields = self._cluster.keeper.fields(LeaderAndIsr.path(topic, index))
+        for broker in self._cluster.brokers.values():
+            state = broker.parts.services.metadata.image.topics[topic].partitions[index]
+            is_known = (state.leader, state.leader_epoch) == (fields["leader"], fields["leader_epoch"])
+            self._require(is_known, f"{broker} has {state} of {topic}-{index}: {fields}")
 
     def _check_partition(self, index: int) -> None:
         leader = self._cluster.state(index).leader

@@ -1,8 +1,9 @@
 """The clients of a simulated cluster: idempotent producers, consumers, and a client that commits offsets.
 
 They do what stock clients do: ask any broker for the leader or the coordinator, ask again after each error that Kafka
-calls retriable and after each lost connection, and give a repeated batch the sequence that it had. Any other error is a
-failure of the simulation. What they were told is in `History`.
+calls retriable and after each lost connection, give a repeated batch the sequence that it had, and believe no metadata
+that are older than what they know (KIP-320). Any other error is a failure of the simulation. What they were told is in
+`History`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ GROUP: Final = "g"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 BACKOFF_MS: Final = 100.0
 REQUEST_MS: Final = 2_500.0
+LOOKS_AT_LEADER: Final = 4
 RETRIABLE: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -118,6 +120,8 @@ class History:
 class ClientHost(Host):
     """A client process."""
 
+    backoff_ms = BACKOFF_MS
+
     def __init__(self, cluster: Cluster, name: str, history: History) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
@@ -127,6 +131,7 @@ class ClientHost(Host):
         self._links = Links(self.clock, self.scheduler, cluster.network.transports(self))
         self._opened: dict[int, Link] = {}
         self._places: dict[object, int] = {}
+        self._epochs: dict[int, int] = {}  # partition -> the highest leader epoch of metadata
 
     def begin(self, task: Task[None], *, must_end: bool = True) -> None:
         """Run a task of this client."""
@@ -162,7 +167,7 @@ class ClientHost(Host):
         return (yield from self.ask(self.random.choice(self.cluster.node_ids), request, version))
 
     def back_off(self) -> Task[None]:
-        yield sleep(self.scheduler, BACKOFF_MS * (0.5 + self.random.random()))
+        yield sleep(self.scheduler, self.backoff_ms * (0.5 + self.random.random()))
 
     def check(self, codes: Iterable[int], what: str) -> bool:
         """Whether no error came. Raises ClientFailure for an error that is not retriable."""
@@ -177,8 +182,10 @@ class ClientHost(Host):
             request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
             answer = yield from self.ask_any(request, 9)
             if answer is not None and answer.topics[0].error_code == 0:
-                rows = [row for row in answer.topics[0].partitions if row.leader_id >= 0]
-                self._places.update({row.partition_index: row.leader_id for row in rows})
+                for row in answer.topics[0].partitions:
+                    if row.leader_id >= 0 and row.leader_epoch >= self._epochs.get(row.partition_index, 0):
+                        self._places[row.partition_index] = row.leader_id
+                        self._epochs[row.partition_index] = row.leader_epoch
             if index not in self._places:
                 yield from self.back_off()
         return self._places[index]
@@ -200,6 +207,8 @@ class ClientHost(Host):
         """The answer without an error of the leader of a partition, or of the coordinator."""
         while True:
             node_id = yield from (self.leader(place) if isinstance(place, int) else self.coordinator(place))
+            if isinstance(place, int) and isinstance(request, FetchRequest | ListOffsetsRequest):
+                request.topics[0].partitions[0].current_leader_epoch = self._epochs[place]
             answer = yield from self.ask(node_id, request, version)
             if answer is not None:
                 found = list(codes(answer))
@@ -298,18 +307,28 @@ class ClientHost(Host):
                 offset = header.last_offset + 1
                 self.history.note_end(index, offset)
             if self.random.random() < 0.2:
-                yield from self._look_at_end(index)
+                yield from self.look_at_end(index)
             yield sleep(self.scheduler, 600.0 * self.random.random())
 
-    def _look_at_end(self, index: int) -> Task[None]:
-        """The end of a partition is not before what clients know of it."""
-        known = self.history.ends.get(index, 0)
+    def look_at_end(self, index: int) -> Task[None]:
+        """The end that the leader of a partition tells: not before what clients know of it.
+
+        A leader that was deposed, and does not know, may tell an older one.
+        """
+        known, leader = self.history.ends.get(index, 0), self.cluster.state(index)[:2]
         rows = [ListOffsetsPartition(partition_index=index, timestamp=LATEST)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=rows)])
         answer = yield from self.insist(index, request, 6, _list_codes)
         found = answer.topics[0].partitions[0].offset
-        if found < known:
+        if found < known and leader == self.cluster.state(index)[:2] == (self._places[index], self._epochs[index]):
             raise ClientFailure(f"{index} had records before {known}, and ends at {found}")
+        self.history.note_end(index, found)
+
+    def look_at_ends(self, index: int) -> Task[None]:
+        """Ask a new leader several times: at first it does not know what its followers have."""
+        for _ in range(LOOKS_AT_LEADER):
+            yield from self.look_at_end(index)
+            yield from self.back_off()
 
     def fetch(self, index: int, offset: int, isolation_level: int) -> Task[PartitionData]:
         """The answer to a fetch of a partition."""

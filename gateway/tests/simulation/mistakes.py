@@ -17,12 +17,15 @@ from headgate.gateway.coordinator.transactions.transaction import Transaction
 from headgate.gateway.replication.fetching import fetcher
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
 from headgate.gateway.replication.follower import Follower
+from headgate.gateway.replication.followership import Followership
 from headgate.gateway.replication.in_sync_replicas import InSyncReplicas
 from headgate.gateway.replication.progress import FollowerProgress, Progress
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import value_of
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
+from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
+from headgate.gateway.zookeeper.store.metadata_store import ZooKeeperMetadataStore
 from headgate.storage.log import following
 from headgate.storage.log.epochs import Epochs
 from headgate.storage.log.log import Log
@@ -57,6 +60,19 @@ def _cuts_to_watermark(self: ReplicaFetcher, partition: FollowedPartition) -> An
 
 def _cuts_nothing(self: ReplicaFetcher, partition: FollowedPartition, _: int, _end: int, now_ms: float) -> None:
     self._delay(partition, "its history is another one", now_ms)
+
+
+def _claims_after_error(self: ReplicaFetcher, partition: FollowedPartition) -> Any:
+    if partition.state is fetcher.FetchState.DELAYED:
+        self._fetch(partition)
+        return None
+    return _begin(self, partition)
+
+
+def _configures_first(self: Followership, follower: Follower, topic: Any, log_config: Any) -> None:
+    if follower.log.config != log_config:
+        follower.configure(log_config)
+    _apply(self, follower, topic, log_config)
 
 
 def _forgets_producers(log: Log, staged: Any, headers: Any, view: memoryview) -> None:
@@ -104,7 +120,18 @@ def _claims_fetch(self: FollowerProgress, _offset: int, log_start: int, leader_e
     _note_fetch(self, leader_end, log_start, leader_end, now_ms)
 
 
+def _writes_over_any(self: ZooKeeperIsrManager, change: Any, node: Any) -> Any:
+    wanted = _plan(self, change, node)
+    return wanted if isinstance(wanted, int) else wanted._replace(version=-1)
+
+
 # The controller
+
+
+def _writes_in_next_session(self: ZooKeeperMetadataStore) -> None:
+    before = self._lost_connection
+    _resign_leads(self)
+    self._lost_connection = before
 
 
 def _any_replica(state: Any, online: Any, stopping: Any, *, is_unclean: bool) -> Any:
@@ -150,15 +177,20 @@ def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, deci
 
 
 _begin = ReplicaFetcher.begin
+_apply = Followership.apply
 _alter = vars(InSyncReplicas)["_alter"]
+_plan = vars(ZooKeeperIsrManager)["_plan"]
 _note_fetch = FollowerProgress.note_fetch
 _next_state = elections.next_state
+_resign_leads = ZooKeeperMetadataStore.resign_leads
 _replay_marker = GroupShard.replay_marker
 
 MISTAKES: Final[dict[str, Mistake]] = {
     "cuts to the watermark": Mistake(8, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
     "cuts nothing": Mistake(5, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
     "followers acknowledge before the sync": Mistake(3, ((Follower, "is_durable", True),)),
+    "claims after a failed sync": Mistake(2_070_262_666, ((ReplicaFetcher, "begin", _claims_after_error),)),
+    "commits all with its settings": Mistake(5_000_421, ((Followership, "apply", _configures_first),)),
     "followers forget producers": Mistake(2, ((following, "_stage", _forgets_producers),)),
     "a cut log keeps its epochs": Mistake(8, ((Epochs, "forget_behind", _nothing),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
@@ -166,6 +198,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
     "takes a fetch for a copy of all": Mistake(0, ((FollowerProgress, "note_fetch", _claims_fetch),)),
     "acknowledges with too few in sync": Mistake(26, ((Replica, "check_in_sync", _nothing),)),
+    "tells of an end that it does not know": Mistake(23, ((Replica, "is_catching_up", False),)),
     "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
     "reads open transactions": Mistake(0, ((Log, "stable_offset", property(lambda self: self.end_offset)),)),
     "names no aborted transaction": Mistake(0, ((Replica, "aborted", lambda *_, **_named: []),)),
@@ -174,11 +207,15 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "commits transactions that were aborted": Mistake(0, ((Transaction, "is_commit", True),)),
     "expands the set unchecked": Mistake(4, ((Progress, "may_join", _takes_any),)),
     "shrinks before the write": Mistake(2, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
+    "sets are written over any version": Mistake(33, ((ZooKeeperIsrManager, "_plan", _writes_over_any),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
     "elects unclean": Mistake(2, ((LeaderElections, "_is_unclean", lambda *_: True),)),
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
     "a stop leaves the set without an election": Mistake(0, ((controller, "next_state", _leaves_set_as_leader),)),
     "forgets that a broker was away": Mistake(21, ((ControllerMachine, "set_brokers", _forgets_departed),)),
+    "writes after its session": Mistake(
+        5_000_807, ((ZooKeeperMetadataStore, "resign_leads", _writes_in_next_session),)
+    ),
     "a coordinator serves before it has loaded": Mistake(0, ((Coordinator, "_load", _serves_before_load),)),
     "a coordinator keeps its shard": Mistake(2, ((CoordinatorRuntime, "_is_same", _keeps_its_shard),)),
     "commits offsets of aborted transactions": Mistake(0, ((GroupShard, "replay_marker", _commits_offsets_of_any),)),

@@ -6,11 +6,10 @@ import struct
 from typing import Final
 
 from headgate.gateway.tests.simulation.cluster import Cluster
-from headgate.protocol.records import Buffer
-from headgate.protocol.records.batch import BatchHeader, split
+from headgate.protocol.records.batch import BatchHeader, check_crc, split
 from headgate.storage.tests.crashing_files import MemoryFile
 
-_bounds: Final = struct.Struct(">qi11xi").unpack_from
+_BOUNDS: Final = struct.Struct(">qi11xi")
 """Base offset, length of the rest, and last offset delta of a batch."""
 _BEFORE_LENGTH: Final = 12
 
@@ -51,24 +50,23 @@ def _directory(topic: str, index: int) -> str:
 
 
 class _ReplicaEnd:
-    """The end of a segment; a read begins where the last one has ended."""
+    """The end of the valid batches of a segment. A read begins where the last one has ended, if all is still there."""
 
     def __init__(self, file: MemoryFile, base_offset: int) -> None:
         self.file = file
         self._base_offset = self._end = base_offset
         self._position = 0
+        self._last = b""  # the batch before the position
 
-    def read(self, data: Buffer) -> int:
-        if len(data) < self._position:
-            self._position, self._end = 0, self._base_offset
-        try:
-            while self._position < len(data):
-                base_offset, length, last_delta = _bounds(data, self._position)
-                if base_offset < self._end or self._position + _BEFORE_LENGTH + length > len(data):
-                    break
-                self._position, self._end = self._position + _BEFORE_LENGTH + length, base_offset + last_delta + 1
-        except struct.error:
-            pass  # the last batch is torn
+    def read(self, data: bytearray) -> int:
+        if not data.endswith(self._last, 0, self._position) or len(data) < self._position:
+            self._position, self._end, self._last = 0, self._base_offset, b""  # the log was cut
+        while self._position + _BOUNDS.size <= len(data):
+            base_offset, length, last_delta = _BOUNDS.unpack_from(data, self._position)
+            batch = bytes(data[self._position : self._position + _BEFORE_LENGTH + length])
+            if base_offset < self._end or len(batch) < _BEFORE_LENGTH + length or not check_crc(batch):
+                break  # a power cut has torn it
+            self._position, self._end, self._last = self._position + len(batch), base_offset + last_delta + 1, batch
         return self._end
 
 

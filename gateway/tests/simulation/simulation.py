@@ -81,6 +81,9 @@ class Simulation:
             level = READ_COMMITTED if index == TARGET and self._has_transactions else READ_UNCOMMITTED
             consumer = self._client(f"consumer-{index}")
             consumer.begin(consumer.consume(index, level), must_end=False)
+        watcher = self._client("watcher")
+        watcher.backoff_ms = 20.0
+        self.checks.when_elected.append(lambda index: watcher.begin(watcher.look_at_ends(index), must_end=False))
         if self._has_transactions:
             transformer = Transformer(self.cluster, "transformer", self.history)
             transformer.timeout_ms = 2_000 if self._times_out else 60_000
