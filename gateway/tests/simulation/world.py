@@ -16,6 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from headgate.gateway.runtime.workers import result_of
 from headgate.storage.tests.crashing_files import PowerCut
 
 EPOCH_MS: Final = 1_700_000_000_000
+NEVER: Final = float("inf")
+_due_ms: Final = attrgetter("due_ms")
 
 
 class BrokenRule(AssertionError):
@@ -41,12 +44,10 @@ class HostClock:
     def __init__(self, world: World) -> None:
         self._world = world
         self.jumped_ms = 0
+        self.monotonic_ms: Callable[[], float] = partial(getattr, world, "now_ms")  # most calls of a simulation
 
     def now_ms(self) -> int:
         return EPOCH_MS + int(self._world.now_ms) + self.jumped_ms
-
-    def monotonic_ms(self) -> float:
-        return self._world.now_ms
 
 
 class Host:
@@ -61,7 +62,8 @@ class Host:
         self._is_serving = True
         self.is_paused = False
         self._inbox: deque[Callable[[], None]] = deque()
-        self._due_ms: float | None = None
+        self.due_ms = NEVER
+        """The time at which something is due here; NEVER while the loop does not run. Its own events change it."""
         world.hosts.append(self)
 
     def __str__(self) -> str:
@@ -81,15 +83,12 @@ class Host:
 
     @is_serving.setter
     def is_serving(self, serves: bool) -> None:
-        self._is_serving, self._due_ms = serves, None
+        self._is_serving = serves
+        self._note_due()
 
-    @property
-    def due_ms(self) -> float:
-        """The time at which something is due here; never, while the loop does not run. Its own events change it."""
-        if self._due_ms is None:
-            runs = self._is_serving and not self.is_paused
-            self._due_ms = self.world.now_ms + self.scheduler.idle_ms() if runs else float("inf")
-        return self._due_ms
+    def _note_due(self) -> None:
+        runs = self._is_serving and not self.is_paused
+        self.due_ms = self.world.now_ms + self.scheduler.idle_ms() if runs else NEVER
 
     def run_due(self) -> None:
         """Run what is due."""
@@ -97,11 +96,13 @@ class Host:
 
     def pause(self) -> None:
         """Run nothing until `resume`."""
-        self.is_paused, self._due_ms = True, None
+        self.is_paused = True
+        self._note_due()
 
     def resume(self) -> None:
         """Go on after a pause: all that has arrived meanwhile comes first."""
-        self.is_paused, self._due_ms = False, None
+        self.is_paused = False
+        self._note_due()
         inbox, self._inbox = self._inbox, deque()
         for callback in inbox:
             self.deliver(callback)
@@ -125,7 +126,7 @@ class Host:
         except PowerCut:
             self.power_cut()
         finally:
-            self._due_ms = None
+            self._note_due()
 
     # Threads
 
@@ -176,12 +177,11 @@ class World:
 
     def step(self, until_ms: float) -> None:
         """The next event, if there is one before `until_ms`; else let the time pass until then."""
-        when_ms = self._to_come[0][0] if self._to_come else float("inf")
-        host: Host | None = None
-        for each in self.hosts:
-            due_ms = each.due_ms
-            if due_ms < when_ms:
-                host, when_ms = each, due_ms
+        event_ms = self._to_come[0][0] if self._to_come else NEVER
+        host = min(self.hosts, key=_due_ms, default=None)
+        if host is not None and host.due_ms >= event_ms:
+            host = None
+        when_ms = event_ms if host is None else host.due_ms
         if when_ms > until_ms:
             self.now_ms = max(self.now_ms, until_ms)
             return
