@@ -25,7 +25,7 @@ from headgate.gateway.zookeeper.shared_session import SessionScheduling
 from headgate.gateway.zookeeper.tests.model import ModelSession
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Lock
-from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
+from headgate.storage.tests.crashing_files import CrashingFiles, MemoryFile, PowerCut
 
 TOPIC: Final = "t"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -52,6 +52,9 @@ SETTINGS: Final = {
 class BrokerFiles(CrashingFiles):
     """The disk of a broker, on a machine that does not start again: a next process knows the locks of the last."""
 
+    may_drop: Callable[[str], bool] | None = None
+    """Whether a failed sync loses the unsynced records of a file, which are not even to be read any more."""
+
     @classmethod
     def empty(cls) -> BrokerFiles:
         files = cls()
@@ -68,6 +71,14 @@ class BrokerFiles(CrashingFiles):
 
     def identity(self, path: str) -> str:
         return path
+
+    def sync_node(self, node: MemoryFile, path: str) -> None:
+        try:
+            super().sync_node(node, path)
+        except OSError:
+            if self.may_drop is not None and path.endswith(".log") and self.may_drop(path):
+                node.fail_to_sync(is_dropped=True)
+            raise
 
     def lock(self, path: str) -> Lock:
         lock = super().lock(path)

@@ -10,6 +10,7 @@ from typing import Final
 
 from headgate.gateway.tests.simulation.cluster import Broker, Cluster
 from headgate.gateway.tests.simulation.keeper import KEEPER, SESSION_MS
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 
 MOST_BURSTS: Final = 3
 MOST: Final = 5
@@ -174,10 +175,10 @@ class Faults:
         self._cluster.network.delay_ms, self._cluster.network.keeper_delay_ms = 0.5, 0.0
 
     def jump_clock(self) -> None:
-        """The wall clock of a broker jumps."""
+        """The wall clock of a broker jumps; never so far that timestamps of clients are in an hour's future."""
         broker = self._broker()
         if broker is not None:
-            broker.clock.jumped_ms += self._random.choice((-3_600_000, -5_000, 5_000, 3_600_000))
+            broker.clock.jumped_ms = self._random.choice((-3_600_000, -5_000, 5_000, 3_600_000))
             self._cluster.has_jumped = True
             self._world.note(f"the clock of {broker} jumps")
 
@@ -195,9 +196,18 @@ class Faults:
         if broker is not None:
             self._world.note(f"the disk of {broker} fails")
             if self._random.random() < 0.5:
-                broker.files.drops_failed, self._cluster.has_dropped = (".log",), True
+                broker.files.may_drop = partial(self._has_another, broker)
             broker.files.fail(errno.EIO, "sync", path=".log", times=self._random.randint(1, 3))
             self._world.after(self._some_ms(), partial(self._empty, broker))
+
+    def _has_another(self, broker: Broker, path: str) -> bool:
+        """Whether another in-sync replica has the records of a file: what its disk loses is not lost then."""
+        topic, _, index = path.split("/")[-2].rpartition("-")
+        in_sync = self._cluster.keeper.fields(LeaderAndIsr.path(topic, int(index))).get("isr", ())
+        others = [self._cluster.brokers.get(node_id) for node_id in in_sync if node_id != broker.node_id]
+        has_another = any(each is not None and each.is_serving and not each.is_paused for each in others)
+        self._cluster.has_dropped |= has_another
+        return has_another
 
     def _empty(self, broker: Broker) -> None:
         broker.files.heal()
