@@ -235,7 +235,6 @@ class SocketDriver:
     def advance(self) -> None:
         """Send the queue, then answer the requests that the queue delayed, while the turn lasts."""
         connection = self.connection
-        has_more = connection.has_more
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
@@ -246,6 +245,8 @@ class SocketDriver:
             if not has_more or self._engine.is_late():
                 break
             connection.proceed()
+        else:
+            has_more = connection.has_more
         if has_more:
             self._engine.mark(self)
         elif (

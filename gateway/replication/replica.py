@@ -238,7 +238,8 @@ class Replica:
     @property
     def last_stable_offset(self) -> int:
         """The end offset for read_committed consumers."""
-        return min(self.high_watermark, self.log.stable_offset)
+        log = self.log
+        return min(self.high_watermark, log.stable_offset) if log.has_transactions else self.high_watermark
 
     def append(
         self,

@@ -160,7 +160,8 @@ class FetchPlan:
                 row = self._read(key, wanted, 0, False, True)
             if items is not None:
                 self._note_look(items[len(rows)], wanted, row)
-            size += len(row.records or b"")
+            if row.records is not None:
+                size += len(row.records)
             rows.append(row)
         self._size = size
 

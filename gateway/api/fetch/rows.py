@@ -82,7 +82,7 @@ class PartitionReader:
                 self.is_urgent = True
             elif max_bytes > 0 or is_first:
                 records = replica.read(wanted.fetch_offset, max_bytes, self.isolation_level, is_first, blocking)
-                if records and self.isolation_level == READ_COMMITTED and replica.log.has_transactions:
+                if self.isolation_level == READ_COMMITTED and records and replica.log.has_transactions:
                     ranges = replica.aborted(wanted.fetch_offset, records, blocking)
                     aborted = [AbortedTransaction(*transaction) for transaction in ranges]
         except (KafkaError, OSError) as error:
