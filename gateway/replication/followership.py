@@ -50,6 +50,7 @@ class Followership:
         self._brokers: Mapping[int, Node] = {}
         self._stopped: dict[TopicPartition, int] = {}
         """The partitions that are followed again only in a leader epoch above this one."""
+        self._is_leaving = False
 
     def _begin_recovery_points(self, log: Log) -> BeginRecoveryPoints:
         directory = self._log_manager.directory_of(log.key)
@@ -92,7 +93,8 @@ class Followership:
         node = self._brokers.get(leader)
         address = None if node is None else node.endpoints.get(self._config.inter_broker_listener)
         has_failed = self._directories[parent(follower.log.directory)].is_failed
-        if address is None or has_failed or follower.log.key in self._stopped:
+        has_left = self._is_leaving and self._config.node_id not in follower.isr
+        if address is None or has_failed or has_left or follower.log.key in self._stopped:
             self._fetchers.unfollow(follower.key)
         else:
             self._fetchers.follow(follower.key, follower, Leader(leader, *address), follower.leader_epoch)
@@ -109,6 +111,14 @@ class Followership:
             leader_epoch = max(leader_epoch, replica.leader_epoch)
             self._fetchers.unfollow(replica.key)
         self._stopped[key] = leader_epoch
+
+    def leave(self) -> None:
+        """Follow only what still counts on this broker, which will stop: partitions with this broker in the set.
+
+        A leader would take the broker back into the set, and acks=all would wait for the broker after its end.
+        """
+        self._is_leaving = True
+        self._fetch_again(lambda _, _leader: True)
 
     def follow_brokers(self, brokers: Mapping[int, Node]) -> None:
         """Take the present brokers: leaders may have other addresses."""

@@ -20,6 +20,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.replication.first_fetches import FirstFetches
 from headgate.gateway.replication.progress import FollowerFetch, Progress
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import NEVER, Ask, SingleTask, Task, Tasks, sleep
@@ -79,6 +80,7 @@ class InSyncReplicas:
         self._watched: dict[Replica, None] = {}
         self._look = SingleTask()
         self.changes: IsrChanges = FixedSets()
+        self.first_fetches = FirstFetches(tasks)
         self.leader_lookup: LeaderFinder | None = None
         self._live: AbstractSet[int] = frozenset()
         self._wished: dict[Replica, None] = {}
@@ -92,6 +94,7 @@ class InSyncReplicas:
         assert replica.progress is not None, f"{replica!r} has no followers"
         replica.progress.last_fetches_ms = self._last_fetches_ms
         self._watched[replica] = None
+        self.first_fetches.expect(replica)
         self._look.start(self._look_for_lag)
 
     def note_request(self, follower: FollowerFetch) -> None:
@@ -102,6 +105,8 @@ class InSyncReplicas:
         """Note the fetch of a follower. Raises KafkaError as `Replica.note_fetch` does."""
         replica.note_fetch(follower, offset, log_start)
         progress, node_id = replica.progress, follower.node_id
+        if self.first_fetches.is_expecting:
+            self.first_fetches.came(replica, node_id)
         if progress is None or not progress.may_join(node_id, replica.high_watermark):
             return
         if node_id in self._live:

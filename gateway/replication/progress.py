@@ -122,6 +122,11 @@ class Progress:
         return self._in_sync | self._joining
 
     @property
+    def unheard(self) -> Iterable[int]:
+        """The in-sync followers that have sent no fetch in this leader epoch."""
+        return (node_id for node_id in self._in_sync if self._followers[node_id].fetched_end is None)
+
+    @property
     def is_leader_alone(self) -> bool:
         """Whether the high watermark waits for no follower."""
         return not self._counted

@@ -595,6 +595,10 @@ class ReplicaManager:
         """
         self.followership.stop(key, leader_epoch)
 
+    def leave(self) -> None:
+        """Join no in-sync set any more: this broker will stop."""
+        self.followership.leave()
+
     def delete(self, key: tuple[str, int]) -> Task[None]:
         """Delete the log of a partition of which the image has no replica here, if there is one.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from headgate.gateway.api.fetch.rows import NO_DIVERGENCE, PartitionReader, release, release_all
 from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
 from headgate.gateway.runtime.disk_reads import DiskReads
-from headgate.gateway.runtime.tasks import Task, WaitList, shielded
+from headgate.gateway.runtime.tasks import Changes, Task, WaitList, shielded
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -243,6 +243,15 @@ class FetchPlan:
 
     # Changes while the fetch waits
 
+    def changes(self) -> Changes:
+        """The wait for a change that may bring data. A follower is called back for another partition to fetch."""
+        follower = self.reader.follower
+        if follower is None:
+            return Changes(self.changing, self.deadline_ms)
+        first_fetches, node_id = self.broker.partitions.leadership.in_sync_replicas.first_fetches, follower.node_id
+        until_ms = min(self.deadline_ms, first_fetches.park_until_ms(node_id))
+        return Changes((*self.changing, first_fetches.called(node_id)), until_ms)
+
     @property
     def changing(self) -> Collection[WaitList]:
         """The lists whose change may bring data: one for each partition, or the one of the session."""
@@ -250,7 +259,12 @@ class FetchPlan:
         return self._watched if changed is None else (changed,)
 
     def count_changed(self, changed: WaitList) -> FetchRows | None:
-        """Without a session: plan and count the changed partition. None: it has to be read from its disk."""
+        """Without a session: plan and count the changed partition. None: it has to be read from its disk.
+
+        None also if the change is no partition's: the follower has another partition to fetch.
+        """
+        if changed not in self._watched:
+            return None
         number, _ = self._watched[changed]
         key, wanted = self.turn.partitions[number]
         reader, lists = self.reader, len(self._watched)

@@ -36,10 +36,10 @@ class PartitionReader:
 
     __slots__ = (
         "_context",
-        "_follower",
         "_isolation_of",
         "_partitions",
         "endpoints",
+        "follower",
         "is_urgent",
         "isolation_level",
         "replica",
@@ -50,7 +50,8 @@ class PartitionReader:
         self._context = context
         self._partitions = context.broker.partitions
         self._isolation_of = isolation_of
-        self._follower: FollowerFetch | None = None
+        self.follower: FollowerFetch | None = None
+        """The sender of the fetch, if a broker sends it to replicate."""
         self.isolation_level = isolation_level
         """The level for the partition that was found last."""
         self.replica: Replica | None = None
@@ -75,9 +76,9 @@ class PartitionReader:
                 replica.check_leader_epoch(wanted.current_leader_epoch)
             if wanted.last_fetched_epoch >= 0:
                 diverging = _diverging(replica, wanted)
-            if self._follower is not None and diverging is NO_DIVERGENCE:
+            if self.follower is not None and diverging is NO_DIVERGENCE:
                 in_sync_replicas = self._partitions.leadership.in_sync_replicas
-                in_sync_replicas.note_fetch(replica, self._follower, wanted.fetch_offset, wanted.log_start_offset)
+                in_sync_replicas.note_fetch(replica, self.follower, wanted.fetch_offset, wanted.log_start_offset)
             if diverging is not NO_DIVERGENCE:
                 self.is_urgent = True
             elif max_bytes > 0 or is_first:
@@ -104,11 +105,11 @@ class PartitionReader:
 
     def serve_follower(self, follower: FollowerFetch) -> None:
         """Read to the end of the log, for a broker that replicates it; its offsets say what it has."""
-        self._follower, self._isolation_of, self.isolation_level = follower, None, LOG_END
+        self.follower, self._isolation_of, self.isolation_level = follower, None, LOG_END
 
     def waiters(self, replica: Replica) -> WaitList:
         """The list that is touched when the partition may have more for this fetch."""
-        if self._follower is None or replica.progress is None:
+        if self.follower is None or replica.progress is None:
             return replica.waiters
         return replica.progress.waiters
 

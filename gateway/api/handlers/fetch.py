@@ -133,7 +133,7 @@ def _wait(plan: FetchPlan) -> Task[FetchRows]:
 
 def _await_partitions(plan: FetchPlan) -> Task[FetchRows]:
     """Without a session: count each partition that changes, until there is enough; then plan."""
-    changes = Changes(plan.changing, plan.deadline_ms)
+    changes = plan.changes()
     while (changed := (yield changes)) is not None:
         rows = plan.count_changed(changed)
         if rows is None:
@@ -162,9 +162,9 @@ def _await_session(plan: FetchPlan, turn: SessionTurn) -> Task[FetchRows]:
 def _await_dirty(plan: FetchPlan, turn: SessionTurn) -> Task[FetchRows | None]:
     """Await partitions that become dirty. None: more than a few have; all are planned, and there may not be enough."""
     turn.park()
-    changes = Changes(plan.changing, plan.deadline_ms)
-    while turn.marked or (yield changes) is not None:  # some were marked while others were planned
-        if turn.is_over:
+    changes, changed = plan.changes(), turn.changed
+    while turn.marked or (changed := (yield changes)) is not None:  # some were marked while others were planned
+        if turn.is_over or changed is not turn.changed:  # the session has ended, or has more to fetch elsewhere
             break
         marked = turn.take_marked()
         if marked is None:

@@ -433,6 +433,7 @@ class WatchedReplica:
         self.progress = self.log = self
         self.has_resigned = self.is_retired = False
         self.written_end = 0
+        self.unheard = ()
         self._looked = looked
 
     def lagging(self, *_: float) -> frozenset[int]:

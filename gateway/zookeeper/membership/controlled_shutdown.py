@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.gateway.controller.cluster_view import ClusterView
-from headgate.gateway.controller.orders import stops
 from headgate.gateway.runtime.broker_links import BrokerLinks, LinkLost
 from headgate.gateway.runtime.tasks import Ask, Changes, Task, at_most, sleep
 from headgate.gateway.zookeeper.session import Session
@@ -47,8 +45,8 @@ class StoppingReplicas(Protocol):
     def led(self) -> Iterable[LedReplica]:
         """The partitions that this broker leads."""
 
-    def stop(self, key: tuple[str, int], leader_epoch: int) -> None:
-        """Stop the fetches of a followed partition until the leader epoch is higher."""
+    def leave(self) -> None:
+        """Join no in-sync set any more."""
 
 
 class ControlledShutdown:
@@ -76,6 +74,7 @@ class ControlledShutdown:
     def run(self) -> Task[None]:
         """Ask the controller until it has moved all leads, or until the attempts are used up."""
         config, began_ms = self._config, self._tasks.monotonic_ms()
+        self._replicas.leave()
         for attempts_left in reversed(range(config.controlled_shutdown_max_retries)):
             if not self._is_useful():
                 return
@@ -132,20 +131,11 @@ class ControlledShutdown:
         return response
 
     def _follow_leaders(self) -> Task[None]:
-        """Wait until this broker follows the new leaders; a controller also waits until its orders are obeyed.
-
-        A controller gets no order to fetch no more: as long as it fetches, leaders take it back into their sets.
-        """
+        """Wait until this broker follows the new leaders; a controller also waits until its orders are obeyed."""
         changes = Changes([self._store.waiters], self._tasks.monotonic_ms() + FOLLOWED_WITHIN_MS)
-        if self._store.is_controller:
-            for key, stop in stops(self._config.node_id, None, self._own_view()).items():
-                self._replicas.stop(key, stop.leader_epoch)
         while self._leads_for_others() or not self._store.has_sent_orders:
             if (yield changes) is None:
                 return
-
-    def _own_view(self) -> ClusterView:
-        return ClusterView(self._store.written_image, stopping=frozenset({self._config.node_id}))
 
     def _leads_for_others(self) -> bool:
         return any(len(replica.replicas) > 1 for replica in self._replicas.led)
