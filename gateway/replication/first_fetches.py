@@ -1,4 +1,4 @@
-"""The first fetches of a leader epoch, which the leader's followers send late unless the leader calls for them.
+"""The first fetches of a leader epoch: a leader calls its followers for them, as acks=all waits.
 
 A follower has one fetch at a time at a leader, and a fetch that finds nothing new is parked for
 `replica.fetch.wait.max.ms`. A partition that the follower gets meanwhile is in its next fetch only, and acks=all waits

@@ -282,6 +282,23 @@ def test_a_stopped_partition_is_followed_in_a_newer_epoch(partition: Partition) 
     assert partition.followed == {}
 
 
+def test_a_broker_that_leaves_follows_only_what_counts_on_it(partition: Partition) -> None:
+    partition.order(leader=1, isr=(1, 0))
+    partition.partitions.leave()
+    assert partition.followed == {"one": 1}
+    partition.order(leader=1, isr=(1, 2))
+    assert partition.followed == {}, "the leader would take the broker back into the set"
+    partition.order(leader=1, isr=(1, 0))
+    assert partition.followed == {"one": 1}
+
+
+def test_a_broker_that_leaves_ends_the_fetches_for_sets(partition: Partition) -> None:
+    partition.order(leader=1, isr=(1, 2))
+    assert partition.followed == {"one": 1}
+    partition.partitions.leave()
+    assert partition.followed == {}
+
+
 def test_a_log_without_a_replica_is_deleted_by_an_order(partition: Partition) -> None:
     ended: list[object] = []
     partition.order(leader=1)

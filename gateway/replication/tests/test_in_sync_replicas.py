@@ -58,8 +58,15 @@ class LedPartition:
         self.in_sync_replicas.changes = self.changes
         self.order(isr=isr)
 
-    def order(self, leader: int = 0, isr: tuple[int, ...] = ALL, epoch: int = 0, live: tuple[int, ...] = ALL) -> None:
-        """The image of the cluster has this state from now on."""
+    def order(
+        self,
+        leader: int = 0,
+        isr: tuple[int, ...] = ALL,
+        epoch: int = 0,
+        live: tuple[int, ...] = ALL,
+        topic_name: str = "t",
+    ) -> None:
+        """The image of the cluster has this state of all partitions of a topic from now on."""
         old = self.metadata.image
         states = [
             before._replace(
@@ -69,12 +76,12 @@ class LedPartition:
                 isr=isr,
                 partition_epoch=before.partition_epoch + 1,
             )
-            for before in old.topics["t"].partitions
+            for before in old.topics[topic_name].partitions
         ]
-        topic = old.topics["t"]._replace(partitions=tuple(states))
+        topic = old.topics[topic_name]._replace(partitions=tuple(states))
         brokers = {node_id: Node(node_id, None, {}) for node_id in live}
-        self.metadata.image = old._replace(topics={**old.topics, "t": topic}, brokers=brokers)
-        self.node.services.partitions.follow(old, self.metadata.image, ["t"])
+        self.metadata.image = old._replace(topics={**old.topics, topic_name: topic}, brokers=brokers)
+        self.node.services.partitions.follow(old, self.metadata.image, [topic_name])
 
     @property
     def replica(self) -> Replica:
@@ -100,6 +107,7 @@ class LedPartition:
         session: tuple[int, int] = (0, -1),
         is_named: bool = True,
         index: int = 0,
+        topic_id: bytes | None = None,
     ) -> Any:
         """The outcome of a fetch by a follower; node -1 is a consumer."""
         wanted = FetchPartition(
@@ -109,7 +117,7 @@ class LedPartition:
             partition_max_bytes=1 << 20,
             current_leader_epoch=-1,
         )
-        topic_id = self.metadata.image.topics["t"].topic_id
+        topic_id = topic_id or self.metadata.image.topics["t"].topic_id
         request = FetchRequest(
             replica_state=ReplicaState(node_id, 5),
             max_wait_ms=wait_ms,
