@@ -113,7 +113,7 @@ def apply(log: Log, work: LogTruncation, begin_recovery_points: BeginRecoveryPoi
     """Cut the log in memory; True if `write_steps` must run before `end`."""
     if not work.is_valid:
         return False
-    segment = work.segment
+    segment, is_promised = work.segment, log.recovery_point > work.offset
     if segment is not None and work.offset <= log.start_offset < log.end_offset:
         segment = work.segment = None  # nothing is left
         work.offset = work.start_offset = log.start_offset
@@ -125,8 +125,14 @@ def apply(log: Log, work: LogTruncation, begin_recovery_points: BeginRecoveryPoi
         log.renew(segment)
         log.forget_behind(segment.base_offset, segment.size, work.offset)
     work.note_differences(log)
-    work.write_recovery_points = begin_recovery_points()
+    # Most cuts are of the last moment's records, for many partitions at once; the file has all logs of the directory.
+    is_written = segment is None or is_promised
+    work.write_recovery_points = begin_recovery_points() if is_written else _write_nothing
     return True
+
+
+def _write_nothing() -> None:
+    """The recovery points on the disk promise nothing that was cut: none is above the one in memory."""
 
 
 def end(log: Log, work: LogTruncation) -> bool:

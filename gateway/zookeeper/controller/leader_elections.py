@@ -29,6 +29,8 @@ logger = logging.getLogger("headgate.zookeeper")
 
 WRITTEN_AT_ONCE: Final = 64
 """The most partitions in one change: the loop needs about three milliseconds for them."""
+IN_FLIGHT: Final = 4
+"""The most changes that wait for ZooKeeper: one takes about as long to plan as ZooKeeper takes to answer the last."""
 DECIDED_AT_ONCE: Final = 512
 """About the most partitions that are decided without a pause."""
 
@@ -52,7 +54,7 @@ class LeaderElections:
         self._clock = parts.clock
         self._store = parts.store
         self._given_up: dict[TopicPartition, int] = {}  # -> partition epoch
-        self._change: Change | None = None
+        self._changes: list[Change] = []
         self._timer: Timer | None = None
         self._written_at_once = WRITTEN_AT_ONCE
 
@@ -219,12 +221,12 @@ class LeaderElections:
     @property
     def is_settled(self) -> bool:
         """Whether every partition has the leader that it can have."""
-        return self.machine is not None and self._change is None and self.machine.is_settled
+        return self.machine is not None and not self._changes and self.machine.is_settled
 
     def write_some(self) -> bool:
-        """Submit the next states of some partitions. Returns whether more partitions wait for a decision."""
+        """Submit the next states of some partitions, in one change. Returns whether more wait for a decision."""
         machine = self.machine
-        if machine is None or self._change is not None:
+        if machine is None or len(self._changes) >= IN_FLIGHT:
             return False
         for _ in range(0, DECIDED_AT_ONCE, WRITTEN_AT_ONCE):
             decision = machine.decide(self._clock.monotonic_ms(), self._written_at_once)
@@ -232,7 +234,7 @@ class LeaderElections:
                 cast("Reply", reply)(answer)
             records = self._writable(machine, decision.records)
             if records:
-                self._change = self._store.submit(records)
+                self._changes.append(self._store.submit(records))
             elif decision.has_more:
                 continue
             else:
@@ -256,14 +258,18 @@ class LeaderElections:
         state: PartitionState = planned.topics[name].partitions[record.partition_id]
         return state.partition_epoch == record.partition_epoch - 1
 
+    def is_own(self, change: Change) -> bool:
+        """Whether a pending change writes decisions."""
+        return change in self._changes
+
     def change_ended(self, change: Change, error: KafkaError | None, *, is_final: bool) -> bool:
         """Handle the end of a change of this store. Returns whether the change wrote decisions.
 
         After a final failure each partition is tried alone. A partition that fails alone is given up.
         """
-        is_own = change is self._change
+        is_own = self.is_own(change)
         if is_own:
-            self._change = None
+            self._changes.remove(change)
         if error is None:
             self.replay(change.records)
         elif is_own and self.machine is not None:

@@ -57,15 +57,19 @@ class TopicOnDemand(Change):
 
 
 class SubmittedChange:
-    """A pending change. `is_in_doubt`: ZooKeeper may have a part of the change, or all of it."""
+    """A pending change. `is_in_doubt`: ZooKeeper may have a part of the change, or all of it.
 
-    __slots__ = ("change", "image", "is_in_doubt", "is_over", "timer", "until_ms")
+    `outcome`: as of `ChangeWriter.write`; the change ends after those that were submitted before.
+    """
+
+    __slots__ = ("change", "image", "is_in_doubt", "is_over", "outcome", "timer", "until_ms")
 
     def __init__(self, change: Change, until_ms: float) -> None:
         self.change = change
         self.image: Image | None = None  # the base image of the latest plan
         self.until_ms = until_ms
         self.timer: Timer | None = None
+        self.outcome: tuple[KafkaError | None, bool] | None = None
         self.is_in_doubt = self.is_over = False
 
 

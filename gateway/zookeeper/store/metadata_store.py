@@ -30,9 +30,10 @@ from headgate.gateway.metadata.store import Change, Configs, MetadataStore, Prep
 from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.tasks import NEVER, Ask, Changes, SingleTask, Task, Tasks, sleep
+from headgate.gateway.runtime.tasks import NEVER, Ask, Changes, SingleTask, Task, Tasks, gather, sleep
 from headgate.gateway.zookeeper.controller.controller_term import ControllerTerm
 from headgate.gateway.zookeeper.controller.election import ControllerElection
+from headgate.gateway.zookeeper.controller.leader_elections import IN_FLIGHT
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
@@ -360,8 +361,9 @@ class ZooKeeperMetadataStore(MetadataStore):
             state = "has not answered" if self._session.is_connected else "has not been reachable"
             kept = "; it may still be done" if submitted.is_in_doubt else ""
             self._finish(submitted, _timed_out(f"ZooKeeper {state} for {CHANGE_WITHIN_MS / 1000:.0f} s{kept}"))
+        self._finish_written()
 
-    def _finish(self, submitted: SubmittedChange, error: KafkaError | None, *, is_final: bool = False) -> None:
+    def _finish(self, submitted: SubmittedChange, error: KafkaError | None, is_final: bool = False) -> None:
         """End a change that succeeded, or failed with `error`. `is_final`: a further attempt would fail too."""
         change, term = submitted.change, self._watcher.term
         if error is not None or submitted.is_over:
@@ -487,9 +489,45 @@ class ZooKeeperMetadataStore(MetadataStore):
                 self._finish(submitted, self._not_controller())
 
     def _store(self, head: SubmittedChange) -> Task[None]:
-        """Write a change, and end it. Only a lost connection or another controller leaves it pending."""
-        error, is_final = yield from self._writer.write(head)
-        self._finish(head, error, is_final=is_final)
+        """Write a change, and end it. Only a lost connection or another controller leaves it pending.
+
+        Elections are written side by side, as one has no partition of another: each is planned while ZooKeeper has the
+        ones before.
+        """
+        if head.is_in_doubt or not self._is_election(head):
+            return self._store_one(head)
+        return self._store_elections([self._store_one(head), *(self._store_further() for _ in range(IN_FLIGHT - 1))])
+
+    def _store_elections(self, several: list[Task[None]]) -> Task[None]:
+        yield from gather(several)
+
+    def _store_further(self) -> Task[None]:
+        """Write the next elections, as long as nothing else is due."""
+        while True:
+            yield sleep(self._scheduler, 0.0)  # other work has its turn
+            is_free = self._phase is _Phase.RUNNING and self.election.is_elected and not self._watches.changed
+            term, count = self._watcher.term, len(self._queue)
+            if term is None or not is_free or not all(map(self._is_election, self._queue)):
+                return
+            term.go_on()
+            if len(self._queue) == count:
+                return
+            yield from self._store_one(self._queue[-1])
+
+    def _is_election(self, submitted: SubmittedChange) -> bool:
+        term = self._watcher.term
+        return term is not None and term.elections.is_own(submitted.change)
+
+    def _store_one(self, submitted: SubmittedChange) -> Task[None]:
+        submitted.outcome = yield from self._writer.write(submitted)
+        if submitted.is_over:
+            self._finish(submitted, *submitted.outcome)
+        self._finish_written()
+
+    def _finish_written(self) -> None:
+        """End the changes whose outcome is known, in the order of their submission."""
+        while self._queue and self._queue[0].outcome is not None:
+            self._finish(self._queue[0], *self._queue[0].outcome)
 
 
 def _timed_out(sentence: str) -> KafkaError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from random import Random
+from typing import NoReturn
 
 import pytest
 
@@ -207,6 +208,7 @@ def test_files_that_cannot_follow_are_tried_again(operation: str) -> None:
     files = CrashingFiles()
     store, log = begun(files)
     append(log, *(batch() for _ in range(60)))
+    flushing.flush(log)
     work = log_truncation.begin(log, 20)
     assert work is not None
     finish(work.steps())
@@ -245,6 +247,19 @@ def test_the_checkpoint_promises_nothing_that_goes() -> None:
     cut(log, 4, store.begin_recovery_points)
     assert log.recovery_point == 4
     assert checkpoint.read_offsets(files, f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}") == {KEY: 4}
+
+
+def test_a_cut_of_what_no_checkpoint_promises_writes_none() -> None:
+    store, log = begun()
+    append(log, *(batch() for _ in range(20)))
+    flushing.flush(log)
+    append(log, *(batch() for _ in range(20)))
+
+    def refuse() -> NoReturn:
+        raise AssertionError("the file has the recovery points of all logs")
+
+    cut(log, 21, refuse)
+    assert (log.end_offset, log.recovery_point) == (21, 20)
 
 
 def test_compaction_knows_nothing_of_what_is_cut() -> None:
