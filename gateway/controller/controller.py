@@ -25,6 +25,7 @@ from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica,
 from headgate.gateway.controller.election_requests import ElectionRequest
 from headgate.gateway.controller.elections import NO_EPOCH, NO_LEADER, next_state
 from headgate.gateway.controller.isr_requests import IsrRequest
+from headgate.gateway.controller.reassignments import ReassignmentRequest, completed_state
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -80,7 +81,7 @@ class ControllerMachine:
 
         A broker that has lost records has the leader epoch to exceed, the others NO_EPOCH.
         """
-        self._elections: list[ElectionRequest] = []
+        self._requests: list[ElectionRequest | ReassignmentRequest] = []
         self._isr_requests: dict[int, IsrRequest] = {}
         """By broker: a broker repeats a request only after it has given up the last one."""
         self._shutdowns: list[tuple[object, int]] = []
@@ -211,9 +212,21 @@ class ControllerMachine:
     def elect(self, ticket: object, election_type: int, partitions: Sequence[TopicPartition] | None) -> None:
         """Elect leaders of partitions, of all if None. `election_type`: a constant of `messages.elect_leaders`."""
         wanted = [key for key, _ in self.view.partitions()] if partitions is None else partitions
-        request = ElectionRequest(ticket, election_type, wanted, names_all=partitions is None)
-        self._elections.append(request)
-        for key in wanted:
+        self._submit(ElectionRequest(ticket, election_type, wanted, names_all=partitions is None), wanted)
+
+    def reassign(
+        self,
+        ticket: object,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        may_change_factor: bool = True,
+    ) -> None:
+        """Begin reassignments of partitions to other replicas; None cancels one. The reply is about the beginning."""
+        self._submit(ReassignmentRequest(ticket, wanted, may_change_factor=may_change_factor), wanted)
+
+    def _submit(self, request: ElectionRequest | ReassignmentRequest, partitions: Iterable[TopicPartition]) -> None:
+        self._requests.append(request)
+        for key in partitions:
             if self.view.state(key) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 request.finish(key, KafkaError(code, "The partition does not exist."))
@@ -278,16 +291,16 @@ class ControllerMachine:
             wanted = wanted._replace(leader_epoch=max(wanted.leader_epoch, lost_epoch + 1))
         if wanted is None and self._departed.pop(key, {}):  # the set has lost them already, or cannot
             wanted = next_state(state, online, stopping, is_unclean=is_unclean)
-        for request in self._elections:
+        for request in self._requests:
             if wanted is None and key in request.waiting:
-                wanted = request.evaluate(key, state, online, stopping)
+                wanted = request.evaluate(key, state, self.view.online(key, self.view.brokers), stopping)
         for isr_request in self._isr_requests.values():
             if wanted is None and key in isr_request.waiting:
                 wanted = isr_request.evaluate(key, state, [broker for broker in online if broker not in stopping])
-        return wanted
+        return completed_state(state, online, stopping) if wanted is None else wanted
 
     def _fail_requests(self, key: TopicPartition) -> None:
-        for request in self._elections:
+        for request in self._requests:
             if key in request.waiting:
                 request.finish(key, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         for isr_request in self._isr_requests.values():
@@ -303,22 +316,22 @@ class ControllerMachine:
         for key, state in self.view.partitions():
             if state.replicas:
                 counts[state.replicas[0]] += 1
-                if state.leader != state.replicas[0]:
+                if state.leader != state.replicas[0] and not state.is_reassigning:
                     elsewhere[state.replicas[0]].append(key)
         for broker, partitions in elsewhere.items():
             if (
                 broker in self.view.brokers
                 and len(partitions) * 100 > self._settings.imbalance_percentage * counts[broker]
             ):
-                self._elections.append(ElectionRequest(None, PREFERRED, partitions))
+                self._requests.append(ElectionRequest(None, PREFERRED, partitions))
                 self._dirty.update(dict.fromkeys(partitions))
 
     def _replies(self) -> list[tuple[object, Message | KafkaError]]:
         replies: list[tuple[object, Message | KafkaError]] = []
-        done = [request for request in self._elections if not request.waiting]
+        done = [request for request in self._requests if not request.waiting]
         if done:
             replies += [(request.ticket, request.response()) for request in done if request.ticket is not None]
-            self._elections = [request for request in self._elections if request.waiting]
+            self._requests = [request for request in self._requests if request.waiting]
         for broker, altered in [pair for pair in self._isr_requests.items() if not pair[1].waiting]:
             del self._isr_requests[broker]
             replies.append((altered.ticket, altered.response()))

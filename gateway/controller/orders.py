@@ -69,7 +69,10 @@ def leader_and_isr(
     changed = {key: state for key, state in _changed(old, new) if _is_ordered(broker_id, old, new, key, state)}
     if not changed and old is not None:
         return None
-    rows = [_leader_row(sender, key, state, old, version) for key, state in changed.items()]
+    rows = [
+        _leader_row(sender, key, state, version, is_new=old is not None and not _hosted(broker_id, old, new, key))
+        for key, state in changed.items()
+    ]
     leaders = {state.leader for state in changed.values()} & new.brokers.keys()
     request = LeaderAndIsrRequest(
         controller_id=sender.controller_id,
@@ -101,10 +104,15 @@ def _is_ordered(
     return before is None or before.leader_epoch != state.leader_epoch or broker_id not in before.replicas
 
 
+def _hosted(broker_id: int, old: ClusterView, new: ClusterView, key: TopicPartition) -> bool:
+    before = _before(old, new, key)
+    return before is not None and broker_id in before.replicas
+
+
 def _leader_row(
-    sender: Sender, key: TopicPartition, state: PartitionState, old: ClusterView | None, version: int
+    sender: Sender, key: TopicPartition, state: PartitionState, version: int, *, is_new: bool
 ) -> LeaderAndIsrPartitionState:
-    """A replica is new if the broker has followed a view without the partition: no disk that failed can have it."""
+    """A replica is new if the broker has followed a view without the replica: no disk that failed can have it."""
     return LeaderAndIsrPartitionState(
         topic_name=key.topic if version < 2 else "",
         partition_index=key.number,
@@ -114,7 +122,9 @@ def _leader_row(
         isr=list(state.isr),
         partition_epoch=state.partition_epoch,
         replicas=list(state.replicas),
-        is_new=old is not None and old.state(key) is None,
+        adding_replicas=list(state.adding_replicas),
+        removing_replicas=list(state.removing_replicas),
+        is_new=is_new,
     )
 
 

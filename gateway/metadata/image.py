@@ -37,13 +37,33 @@ FailedReplicas = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class PartitionState(NamedTuple):
-    """The leader and the replicas of a partition. `leader` is -1 without a leader; epochs grow with every change."""
+    """The leader and the replicas of a partition. `leader` is -1 without a leader; epochs grow with every change.
+
+    During a reassignment (KIP-455) some of the replicas are added, and some will be removed. Only the controller of a
+    cluster knows which.
+    """
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def original_replicas(self) -> tuple[int, ...]:
+        """The replicas before the reassignment."""
+        return tuple([broker for broker in self.replicas if broker not in self.adding_replicas])
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas after the reassignment."""
+        return tuple([broker for broker in self.replicas if broker not in self.removing_replicas])
 
 
 class Topic(NamedTuple):
@@ -205,6 +225,8 @@ class _Draft:
             tuple(record.replicas),
             tuple(record.isr),
             record.partition_epoch - before,
+            tuple(record.adding_replicas),
+            tuple(record.removing_replicas),
         )
         if partitions and partitions[-1] == state:
             state = partitions[-1]  # most states of a topic are equal: one object for all

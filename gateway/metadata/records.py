@@ -25,6 +25,8 @@ def partition_records(topic_id: bytes, first: int, states: Iterable[PartitionSta
             topic_id=topic_id,
             replicas=list(state.replicas),
             isr=list(state.isr),
+            removing_replicas=list(state.removing_replicas),
+            adding_replicas=list(state.adding_replicas),
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,

@@ -60,7 +60,8 @@ class Leadership:
         state = topic.partitions[replica.index]
         is_raised = state.leader_epoch > replica.latest_epoch
         self.elections += state.leader_epoch > replica.leader_epoch
-        replica.assign(*state, self._tasks.monotonic_ms())  # first: a replica without followers commits all its records
+        # First: a replica without followers commits all its records
+        replica.assign(*state[:5], self._tasks.monotonic_ms())
         replica.configure(log_config)
         if replica.progress is not None:
             self.in_sync_replicas.watch(replica)

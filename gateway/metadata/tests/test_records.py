@@ -26,7 +26,8 @@ epochs = st.integers(0, (1 << 31) - 1)
 names = st.text("abcXYZ019._-", min_size=1, max_size=12)
 nodes = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
 configs = st.dictionaries(names, st.text(max_size=5), max_size=3)
-states = st.builds(PartitionState, st.integers(-1, 9), epochs, nodes, nodes, epochs)
+moves = st.just(()) | nodes
+states = st.builds(PartitionState, st.integers(-1, 9), epochs, nodes, nodes, epochs, moves, moves)
 
 
 @st.composite
@@ -74,7 +75,8 @@ def test_all_that_an_image_has_is_recorded_or_of_this_start() -> None:
     recorded = {"topics", "topic_names", "features", "configs", "next_producer_id"}
     assert set(Image._fields) == of_this_start | recorded
     assert set(Topic._fields) == {"name", "topic_id", "partitions", "configs"}
-    assert set(PartitionState._fields) == {"leader", "leader_epoch", "replicas", "isr", "partition_epoch"}
+    in_log = {"leader", "leader_epoch", "replicas", "isr", "partition_epoch", "adding_replicas", "removing_replicas"}
+    assert set(PartitionState._fields) == in_log
 
 
 def test_partitions_are_numbered_from_the_first_on() -> None:

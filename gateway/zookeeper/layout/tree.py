@@ -36,7 +36,13 @@ from headgate.gateway.zookeeper.layout.configs import (
     EntityConfigs,
 )
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
-from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partitions_path
+from headgate.gateway.zookeeper.layout.topics import (
+    TOPICS_PATH,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicAssignment,
+    partitions_path,
+)
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
 ABSENT: Final = -1
@@ -189,7 +195,7 @@ class _Reading:
     ) -> Topic:
         found = configs.get(ConfigEntity(TOPICS, name))
         states = [
-            _partition(assignment.replicas, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
+            _partition(assignment, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
             for index, assignment in sorted(nodes.assignment.partitions.items())
         ]
         return Topic(name, topic_id, tuple(states), {} if found is None else found.configs.configs)
@@ -292,8 +298,9 @@ def _highest_epoch(topics: Mapping[str, TopicNodes]) -> int:
     return max(epochs, default=0)
 
 
-def _partition(replicas: tuple[int, ...], state: LeaderAndIsr | None, version: int) -> PartitionState:
+def _partition(assignment: ReplicaAssignment, state: LeaderAndIsr | None, version: int) -> PartitionState:
     """The state of a partition. Before the controller has written it: no leader, no epoch, an empty ISR."""
+    replicas, adding, removing = assignment
     if state is None:
-        return PartitionState(-1, NO_EPOCH, replicas, (), ABSENT)
-    return PartitionState(state.leader, state.leader_epoch, replicas, state.isr, version)
+        return PartitionState(-1, NO_EPOCH, replicas, (), ABSENT, adding, removing)
+    return PartitionState(state.leader, state.leader_epoch, replicas, state.isr, version, adding, removing)

@@ -161,7 +161,7 @@ def _put(path: str, data: bytes, version: int) -> Operation:
 def _create_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
     """Kafka's order: first the configs, as brokers read them when the topic appears; last the states."""
     yield from _write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs, is_new=True)
-    partitions = {index: ReplicaAssignment(state.replicas) for index, state in enumerate(topic.partitions)}
+    partitions = {index: _assignment(state) for index, state in enumerate(topic.partitions)}
     yield Create(TopicAssignment.path(topic.name), TopicAssignment(topic.topic_id, partitions).encode())
     for index, state in enumerate(topic.partitions):
         yield from write_state(cluster, topic.name, index, state)
@@ -172,18 +172,32 @@ def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Op
         raise ValueError(f"the topic {topic.name} is not in ZooKeeper any more")
     if topic.configs != old.configs:
         yield from _write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs)
-    if [state.replicas for state in topic.partitions] != [state.replicas for state in old.partitions]:
+    before = dict(enumerate(old.partitions))
+    changed = {index: state for index, state in enumerate(topic.partitions) if state != before.get(index)}
+    moved = {
+        index: _assignment(state)
+        for index, state in changed.items()
+        if index not in before or _assignment(state) != _assignment(before[index])
+    }
+    # Replicas leave after the state that has the others in sync: if only the states were written, the change is repeated
+    for index in sorted(changed.keys() & before.keys()):
+        if _without_assignment(changed[index]) != _without_assignment(before[index]):
+            yield from write_state(cluster, topic.name, index, changed[index])
+    if moved:
         nodes = cluster.topics[topic.name]
-        partitions = dict(nodes.assignment.partitions)
-        for index, state in enumerate(topic.partitions):
-            known = partitions.get(index)
-            if known is None or known.replicas != state.replicas:
-                partitions[index] = ReplicaAssignment(state.replicas)
+        partitions = {**nodes.assignment.partitions, **moved}
         assignment = nodes.assignment._replace(topic_id=topic.topic_id, partitions=partitions)
         yield SetData(TopicAssignment.path(topic.name), assignment.encode(), nodes.version)
-    for index, state in enumerate(topic.partitions):
-        if index >= len(old.partitions) or state != old.partitions[index]:
-            yield from write_state(cluster, topic.name, index, state)
+    for index in sorted(changed.keys() - before.keys()):
+        yield from write_state(cluster, topic.name, index, changed[index])
+
+
+def _assignment(state: PartitionState) -> ReplicaAssignment:
+    return ReplicaAssignment(state.replicas, state.adding_replicas, state.removing_replicas)
+
+
+def _without_assignment(state: PartitionState) -> PartitionState:
+    return state._replace(replicas=(), adding_replicas=(), removing_replicas=())
 
 
 def _delete_topic(cluster: ClusterTree, topic: Topic, now_ms: int) -> Iterator[Operation]:
