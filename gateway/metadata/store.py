@@ -261,6 +261,15 @@ class MetadataStore(ABC):
         """
         return None
 
+    def reassign(
+        self, _wanted: Mapping[TopicPartition, Sequence[int] | None], *, may_change_factor: bool = True
+    ) -> Ask | None:
+        """A wait for the AlterPartitionReassignmentsResponse, once each reassignment has begun; None cancels one.
+
+        None: this broker is alone, and moves nothing. Raises KafkaError.
+        """
+        return None
+
     def shut_down(self, _broker_id: int, _broker_epoch: int) -> Ask:
         """A wait for the ControlledShutdownResponse to a broker that will stop. `_broker_epoch`: -1 if unknown.
 

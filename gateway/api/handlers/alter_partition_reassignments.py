@@ -2,8 +2,8 @@
 
 v1 may forbid another number of replicas (KIP-860)
 
-A single node has every partition. So a move to this node is complete at once, and a move to another node is refused. In
-a cluster every other assignment than the present one is refused.
+With ZooKeeper the controller's machine moves partitions; the answer is about the beginning. A single node without
+ZooKeeper has every partition: a move to this node is complete at once, and a move to another node is refused.
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -13,6 +13,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, each_row, exceeds_max_rows
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import check_brokers
+from headgate.gateway.runtime.tasks import Ask, Outcome, Task, at_most
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -22,18 +23,28 @@ from headgate.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
+from headgate.protocol.topic_partition import TopicPartition
 
 
 @handles(AlterPartitionReassignmentsRequest, versions="0-1", authorize=cluster(AclOperation.ALTER))
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: HandlerContext
-) -> AlterPartitionReassignmentsResponse:
+) -> Outcome[AlterPartitionReassignmentsResponse]:
     """Answer for every partition. A request without replicas cancels a reassignment."""
-    context.broker.metadata.require_controller()
+    metadata = context.broker.metadata
+    metadata.require_controller()
     if exceeds_max_rows(map(_size, request.topics)):
         code, message = TOO_MANY_ROWS
         return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-    image = context.broker.metadata.image
+    targets = {
+        TopicPartition(topic.name, wanted.partition_index): wanted.replicas
+        for topic in request.topics
+        for wanted in topic.partitions
+    }
+    beginning = metadata.reassign(targets, may_change_factor=request.allow_replication_factor_change)
+    if beginning is not None:
+        return _begun(at_most(context.broker.scheduler, request.timeout_ms, beginning))
+    image = metadata.image
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -42,6 +53,13 @@ def alter_partition_reassignments(
             for topic in request.topics
         ],
     )
+
+
+def _begun(answer: Ask) -> Task[AlterPartitionReassignmentsResponse]:
+    response: AlterPartitionReassignmentsResponse | None = yield answer
+    if response is None:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Timed out waiting for the controller; list the reassignments")
+    return response
 
 
 def _size(topic: ReassignableTopic) -> int:
@@ -59,10 +77,6 @@ def _partitions(topic: ReassignableTopic, image: Image, broker: Services) -> lis
             message = f"no reassignment of {topic.name}-{index} is in progress"
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message)
         check_brokers(index, wanted.replicas, image)
-        replicas = image.topics[topic.name].partitions[index].replicas
-        if len(image.brokers) > 1 and tuple(wanted.replicas) != replicas:
-            message = f"{topic.name}-{index} stays on brokers {list(replicas)}: this cluster does not move replicas yet"
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         return ReassignablePartitionResponse(partition_index=index, error_message=None)
 
     return each_row(broker, topic.partitions, answer, _refuse)

@@ -2,7 +2,8 @@
 
 The store accepts a state only over the partition epoch before it, and from the newest controller alone; leaders change
 their in-sync sets in it too. Brokers come and go, and controllers learn of everything late. Each accepted write is
-checked; at the end the controller and a new one derive the same from what is stored. Planted mistakes must be found.
+checked; at the end the controller and a new one derive the same from what is stored. Partitions are reassigned, and a
+write may leave the replicas as they were: they are in another node than the state. Planted mistakes must be found.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from headgate.gateway.controller import controller as machine
 from headgate.gateway.controller.cluster_view import ClusterView
 from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
 from headgate.gateway.controller.elections import next_state
+from headgate.gateway.controller.reassignments import completed_state
 from headgate.gateway.controller.tests.clusters import TOPIC_ID, brokers, settle
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
@@ -50,6 +52,13 @@ class History(RuleBasedStateMachine):
         """The broker and the partition of each log that lost records -> the latest epoch before."""
         self.start()
 
+    @initialize(is_moving=st.booleans())
+    def begin(self, is_moving: bool) -> None:
+        """Another controller may have begun to move a partition."""
+        if is_moving:
+            self.stored[1] = PartitionState(2, 0, (3, 2, 1), (2, 1), 0, adding_replicas=(3,), removing_replicas=(2,))
+            self.start()
+
     def start(self) -> None:
         self.controller = ControllerMachine(self._view(), ControllerSettings(lambda topic: False), 0.0)
 
@@ -61,8 +70,8 @@ class History(RuleBasedStateMachine):
     def _brokers(self) -> dict[int, Any]:
         return {id_: broker for id_ in self.live for id_, broker in brokers(id_, epoch=self.epochs[id_]).items()}
 
-    def _accept(self, record: MetadataRecord) -> bool:
-        """Write a state of the controller, if its condition holds."""
+    def _accept(self, record: MetadataRecord, *, is_whole: bool = True) -> bool:
+        """Write a state of the controller, if its condition holds; without its replicas if it is not whole."""
         assert isinstance(record, PartitionRecord)
         before = self.stored[record.partition_id]
         if before.partition_epoch != record.partition_epoch - 1:
@@ -71,24 +80,35 @@ class History(RuleBasedStateMachine):
         assert record.isr
         if before.leader_epoch >= 0:
             assert set(record.isr) <= set(before.isr), "a controller never adds to the set"
+        assert set(record.isr) <= set(record.replicas)
+        if not set(before.replicas) <= {*record.replicas, *before.adding_replicas}:
+            assert set(record.replicas) <= set(before.isr), "replicas leave once all others are in sync"
         if record.leader >= 0:
-            assert record.leader in (before.isr or before.replicas), "a clean election stays in the set"
+            assert record.leader in (before.isr or record.replicas), "a clean election stays in the set"
             assert record.leader in record.isr
             assert self.leaders.setdefault((record.partition_id, record.leader_epoch), record.leader) == record.leader
-        self.stored[record.partition_id] = PartitionState(
-            record.leader, record.leader_epoch, tuple(record.replicas), tuple(record.isr), record.partition_epoch
+        after = before._replace(
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            isr=tuple(record.isr),
+            partition_epoch=record.partition_epoch,
         )
-        return True
+        if is_whole:
+            adding, removing = tuple(record.adding_replicas), tuple(record.removing_replicas)
+            replicas = tuple(record.replicas)
+            after = after._replace(replicas=replicas, adding_replicas=adding, removing_replicas=removing)
+        self.stored[record.partition_id] = after
+        return is_whole
 
     @rule(limit=st.integers(1, 2))
     def decide(self, limit: int) -> None:
         self.writes += self.controller.decide(0.0, limit).records
 
     @precondition(lambda self: self.writes)
-    @rule(is_answered=st.booleans())
-    def write(self, is_answered: bool) -> None:
+    @rule(is_answered=st.booleans(), is_whole=st.booleans())
+    def write(self, is_answered: bool, is_whole: bool = True) -> None:
         record = self.writes.pop(0)
-        self.answers.append((record, self._accept(record) and is_answered))
+        self.answers.append((record, self._accept(record, is_whole=is_whole) and is_answered))
 
     @precondition(lambda self: self.writes)
     @rule()
@@ -128,7 +148,7 @@ class History(RuleBasedStateMachine):
     def leader_changes_its_set(self, number: int, isr: set[int]) -> None:
         state = self.stored[number]
         if state.leader in self.live:
-            wanted = tuple(sorted(isr | {state.leader}))
+            wanted = tuple(sorted(isr.intersection(state.replicas) | {state.leader}))
             self.stored[number] = state._replace(isr=wanted, partition_epoch=state.partition_epoch + 1)
 
     @rule(broker=st.sampled_from(IDS))
@@ -170,6 +190,10 @@ class History(RuleBasedStateMachine):
     def elect(self) -> None:
         self.controller.elect("ticket", PREFERRED, None)
 
+    @rule(key=st.sampled_from(KEYS), replicas=st.none() | st.lists(st.sampled_from(IDS), min_size=1, unique=True))
+    def reassign(self, key: TopicPartition, replicas: list[int] | None) -> None:
+        self.controller.reassign("ticket", {key: replicas})
+
     @rule()
     def crash(self) -> None:
         """The next controller. The store refuses later writes of the old one, as its epoch has passed."""
@@ -195,6 +219,8 @@ class History(RuleBasedStateMachine):
         for state in self.stored:
             is_led = state.leader in self.live
             assert is_led == bool(self.live & set(state.isr or state.replicas)), "a live in-sync replica leads"
+            is_moved = state.is_reassigning and set(state.target_replicas) <= set(state.isr)
+            assert not is_moved or not is_led, "a move ends once its target is in sync"
         assert not self._waiting(), "no log that lost records is led in the epoch of the loss"
         fresh = ControllerMachine(self._view(), ControllerSettings(lambda topic: False), 0.0)
         assert not settle(fresh)
@@ -225,6 +251,23 @@ def _keep_epoch(state: PartitionState, online: Sequence[int], stopping: Any, *, 
 
 def _keep_lost(state: PartitionState, online: Sequence[int], stopping: Any, *, is_unclean: bool) -> Any:
     return next_state(state, (*online, state.leader), stopping, is_unclean=is_unclean)
+
+
+def _move_early(state: PartitionState, online: Sequence[int], stopping: Any) -> Any:
+    return completed_state(state._replace(isr=state.replicas), online, stopping)
+
+
+def _keep_set(state: PartitionState, online: Sequence[int], stopping: Any) -> Any:
+    found = completed_state(state, online, stopping)
+    return found and found._replace(isr=state.isr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", [_move_early, pytest.param(_keep_set, marks=pytest.mark.seeds)])
+def test_mistakes_of_reassignments_are_found(mistake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "completed_state", mistake)
+    with pytest.raises(AssertionError):
+        run(History, MISTAKEN)
 
 
 @pytest.mark.slow

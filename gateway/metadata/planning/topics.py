@@ -84,9 +84,12 @@ def create_partitions(
     """The records that raise the number of a topic's partitions to `total`. `assignments`: new index -> brokers.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION,
-    INVALID_REPLICATION_FACTOR.
+    INVALID_REPLICATION_FACTOR, REASSIGNMENT_IN_PROGRESS.
     """
     topic = image.topic(name)
+    if any(state.is_reassigning for state in topic.partitions):
+        message = f"A partition reassignment is in progress for the topic '{name}'; retry after its end."
+        raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
     present = len(topic.partitions)
     if total == present:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s): {name}")

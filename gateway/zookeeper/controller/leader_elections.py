@@ -100,6 +100,17 @@ class LeaderElections:
         self.ready_machine().elect(reply, election_type, partitions)
         self._watches.notify()
 
+    def reassign(
+        self,
+        reply: Reply,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        may_change_factor: bool = True,
+    ) -> None:
+        """Begin reassignments of partitions. Raises KafkaError, NOT_CONTROLLER while the topics are read."""
+        self.ready_machine().reassign(reply, wanted, may_change_factor=may_change_factor)
+        self._watches.notify()
+
     def shut_down(self, reply: Reply, broker_id: int, broker_epoch: int) -> None:
         """Move the leads of a broker that will stop. Raises KafkaError, NOT_CONTROLLER while the topics are read."""
         self.ready_machine().shut_down(reply, broker_id, broker_epoch)

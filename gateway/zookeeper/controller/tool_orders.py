@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.runtime.tasks import Task
-from headgate.gateway.zookeeper.controller import orders
 from headgate.gateway.zookeeper.controller.leader_elections import LeaderElections
-from headgate.gateway.zookeeper.controller.orders import OrderDecision
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -22,6 +22,7 @@ from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.gateway.zookeeper.requests import children, exists, get, remove
 from headgate.gateway.zookeeper.session import NodeData
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from headgate.protocol.messages.elect_leaders import PREFERRED, ElectLeadersResponse
 from headgate.protocol.topic_partition import TopicPartition
 
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.zookeeper")
 
 ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
+
+
+@dataclass(slots=True)
+class _OrderedMoves:
+    """An order to reassign partitions. `data`: of its node. `has_begun`: each partition is begun or refused."""
+
+    data: bytes | None
+    partitions: dict[TopicPartition, tuple[int, ...]]
+    refusals: list[object]
+    has_begun: bool = False
 
 
 class ToolOrders:
@@ -45,6 +56,7 @@ class ToolOrders:
         self._elections = elections
         self._ordered: dict[Change, str] = {}  # changes that carry out an order -> path of the order
         self._postponed = set[str]()  # paths of orders that wait until all partitions are led
+        self._moves: _OrderedMoves | None = None
         self._is_electing = False
         self._elected: object = None  # the outcome of the elections of an order whose node is not deleted yet
 
@@ -76,20 +88,49 @@ class ToolOrders:
         self._elections.read(gone)
 
     def _reassign(self) -> Task[None]:
-        """Carry out the order, and delete its node once nothing is left to do."""
+        """Begin the reassignments of an order, and delete its node once none of them is in progress."""
         path = REASSIGN_PARTITIONS_PATH
         found = yield from self._ready(path)
         if found is None:
+            self._moves = self._moves if path in self._postponed else None
             return
+        moves = self._moves
+        if moves is None or moves.data != found.data:
+            moves = self._moves = _OrderedMoves(found.data, {}, [])
+            self._begin_moves(moves)
+        if moves.has_begun and not self._are_moving(moves):
+            self._moves = None
+            yield from self._end(path, found, moves.refusals)
+
+    def _begin_moves(self, moves: _OrderedMoves) -> None:
+        """Begin the reassignments of an order. A part with brokers that are not alive is refused."""
+        view = self._elections.view
+        assert view is not None, "the elections are settled"
         try:
-            wanted = PartitionReassignments.decode(found.data)
-            decision = orders.reassign(self._store.planned, self._config.node_id, wanted)
+            order = PartitionReassignments.decode(moves.data)
         except InvalidNode as error:
-            decision = OrderDecision([], [str(error)])
-        if decision.records:
-            self._ordered[self._store.submit(decision.records)] = path
-        else:
-            yield from self._end(path, found, decision.refusals)
+            moves.refusals.append(error)
+            order = PartitionReassignments({})
+        for key, replicas in order.replicas.items():
+            dead = [broker for broker in replicas if broker not in view.brokers]
+            if dead:
+                moves.refusals.append(f"{TopicPartition(*key)} cannot be on brokers {dead}, which are not alive")
+            else:
+                moves.partitions[TopicPartition(*key)] = replicas
+        moves.has_begun = not moves.partitions
+        if moves.partitions:
+            self._elections.reassign(partial(self._moves_began, moves), moves.partitions)
+
+    def _moves_began(self, moves: _OrderedMoves, outcome: object) -> None:
+        moves.has_begun = True
+        moves.refusals += _refused_moves(outcome)
+        self._watches.note(REASSIGN_PARTITIONS_PATH)
+
+    def _are_moving(self, moves: _OrderedMoves) -> bool:
+        """Whether a reassignment of an order is in progress."""
+        view = self._elections.view
+        states = () if view is None else map(view.state, moves.partitions)
+        return any(state is not None and state.is_reassigning for state in states)
 
     def _elect_preferred(self) -> Task[None]:
         """Begin the elections of an order, or delete its node after their end."""
@@ -138,7 +179,10 @@ class ToolOrders:
     def all_are_led(self) -> None:
         """Every partition has its leader: schedule the orders that waited for the leaders."""
         postponed, self._postponed = self._postponed, set()
-        for path in postponed:
+        moves = self._moves
+        if moves is not None and moves.has_begun and not self._are_moving(moves):
+            postponed.add(REASSIGN_PARTITIONS_PATH)
+        for path in sorted(postponed):
             self._watches.note(path)
 
     _CARRY_OUT: Final[Mapping[str, Callable[[ToolOrders], Task[None]]]] = {
@@ -146,6 +190,17 @@ class ToolOrders:
         REASSIGN_PARTITIONS_PATH: _reassign,
         PREFERRED_REPLICA_ELECTION_PATH: _elect_preferred,
     }
+
+
+def _refused_moves(outcome: object) -> Iterator[object]:
+    """The refusals in the outcome of an order's reassignments."""
+    if not isinstance(outcome, AlterPartitionReassignmentsResponse):
+        yield outcome
+        return
+    for topic in outcome.responses:
+        for row in topic.partitions:
+            if row.error_code:
+                yield f"{topic.name}-{row.partition_index}: {row.error_message}"
 
 
 def _refused_elections(outcome: object) -> Iterator[object]:

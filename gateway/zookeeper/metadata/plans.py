@@ -179,7 +179,7 @@ def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Op
         for index, state in changed.items()
         if index not in before or _assignment(state) != _assignment(before[index])
     }
-    # Replicas leave after the state that has the others in sync: if only the states were written, the change is repeated
+    # Replicas leave after the state that has the others in sync. If only the states are written, the move is repeated.
     for index in sorted(changed.keys() & before.keys()):
         if _without_assignment(changed[index]) != _without_assignment(before[index]):
             yield from write_state(cluster, topic.name, index, changed[index])

@@ -233,6 +233,11 @@ class ZooKeeperMetadataStore(MetadataStore):
         elections = self._own_term().elections
         return lambda resume: elections.elect(resume, election_type, partitions)
 
+    def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, may_change_factor: bool = True) -> Ask:
+        """See `MetadataStore`. Raises KafkaError(NOT_CONTROLLER)."""
+        elections = self._own_term().elections
+        return lambda resume: elections.reassign(resume, wanted, may_change_factor=may_change_factor)
+
     def alter_partition(self, request: AlterPartitionRequest, version: int) -> Ask:
         """See `MetadataStore`."""
         elections = self._own_term().elections

@@ -13,11 +13,6 @@ from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.tests.builders import HandlerBroker, parked, refusal
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest
@@ -31,7 +26,6 @@ NONE, LEADERLESS, NO_LISTENER, NO_REPLICA = (
     ErrorCode.LISTENER_NOT_FOUND,
     ErrorCode.REPLICA_NOT_AVAILABLE,
 )
-REFUSED = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 OTHERS = {1: Node(1, "r1", {"PLAINTEXT": ("one", 9093)}), 2: Node(2, None, {"INSIDE": ("two", 9094)})}
 STATES = (
     PartitionState(0, 7, (0, 1), (0, 1), 8),
@@ -161,14 +155,6 @@ def test_a_group_waits_for_all_partitions_of_its_topic(node: HandlerBroker) -> N
     node.services.metadata.image = new
     node.services.groups.follow(old, new, {topic.name})
     assert refusal(node, request, 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-@pytest.mark.parametrize("replicas, code", [([0, 1], NONE), ([1, 0], REFUSED), ([0, 1, 2], REFUSED), ([0, 9], REFUSED)])
-def test_replicas_that_cannot_move_yet_are_refused(node: HandlerBroker, replicas: list[int], code: int) -> None:
-    """The tool would wait for a move that was accepted."""
-    topic = ReassignableTopic("t", [ReassignablePartition(0, replicas)])
-    response = node.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 0)
-    assert [row.error_code for row in response.responses[0].partitions] == [code]
 
 
 @pytest.fixture
