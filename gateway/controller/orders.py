@@ -275,9 +275,17 @@ def stops(broker_id: int, old: ClusterView | None, new: ClusterView) -> dict[Top
             found[key] = Stop(EPOCH_DURING_DELETE, is_deleted=True)
     for key, state in _changed(old, new):
         known = _before(old, new, key)
-        if known is not None and broker_id in known.replicas and broker_id not in state.replicas:
+        if known is not None and has_left(broker_id, known, state):
             found[key] = Stop(state.leader_epoch, is_deleted=True)
     return found
+
+
+def has_left(broker_id: int, before: PartitionState, after: PartitionState) -> bool:
+    """Whether a reassignment has taken a replica from a broker, which deletes its log.
+
+    If another program has taken the replica away, the in-sync set may still have the broker: its log may be the last.
+    """
+    return broker_id in before.replicas and broker_id not in after.replicas and broker_id not in after.isr
 
 
 def _standing_stops(broker_id: int, view: ClusterView) -> dict[TopicPartition, Stop]:

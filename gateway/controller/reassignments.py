@@ -143,7 +143,7 @@ class ReassignmentRequest:
 
     def _row(self, partition: TopicPartition) -> ReassignablePartitionResponse:
         error = self._results[partition]
-        return ReassignablePartitionResponse(partition.number, error.code, error.message)
+        return ReassignablePartitionResponse(partition.number, error.code, error.message or None)
 
 
 def _refused(message: str) -> KafkaError:

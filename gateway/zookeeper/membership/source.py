@@ -136,8 +136,9 @@ class ZooKeeperSource:
     def controller_orders(self, replicas: Replicas, tasks: Tasks) -> ControllerOrders:
         """The orders that this broker gets from another one that is the controller."""
         assert self._store is not None
-        session, life = self._connection.session, self._life
-        return ControllerOrders(self._store, session, replicas, tasks, self._base.config, lambda: life.obeyed_epoch)
+        config, session, life = self._base.config, self._connection.session, self._life
+        self._orders = ControllerOrders(self._store, session, replicas, tasks, config, lambda: life.obeyed_epoch)
+        return self._orders
 
     def replicas_failed(self, _metadata: MetadataStore, replicas: FailingReplicas, tasks: Tasks) -> Callable[[], None]:
         """Report failed replicas to the controller."""
@@ -191,8 +192,9 @@ class ZooKeeperSource:
         self._connection.close()
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Have failed replicas replaced that are no longer the last of their in-sync sets."""
+        """Have failed replicas replaced that are no longer the last of their in-sync sets; delete those that left."""
         self._failed_replicas.soon()
+        self._orders.follow(old, new, names)
 
     def space_recovered(self, directory: str) -> None:
         """Ignore recovered space: the metadata are not on this disk, so there is no reserve."""

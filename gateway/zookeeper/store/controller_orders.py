@@ -12,9 +12,10 @@ asked before: the order may be a late copy, and the controller may be unable to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from headgate.gateway.controller.orders import has_left
 from headgate.gateway.controller.received_orders import (
     NO_ID,
     OrderedTopic,
@@ -33,7 +34,7 @@ from headgate.gateway.controller.received_orders import (
     with_leaders,
     without_id,
 )
-from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Node
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Node, Topic
 from headgate.gateway.runtime.tasks import PAUSE, Changes, Lock, Task, gather, within
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -139,6 +140,22 @@ class ControllerOrders:
             return (yield from carry_out(request))
         finally:
             turn.release()
+
+    def follow(self, old: Image, new: Image, names: Iterable[str]) -> None:
+        """As the controller, delete the logs of replicas that have left this broker: no other broker orders that."""
+        if not self._store.is_controller:
+            return
+        left = [partition for name in names for partition in self._left(old.topics.get(name), new.topics.get(name))]
+        if left:
+            self._tasks.start_later(self._delete(left))
+
+    def _left(self, before: Topic | None, after: Topic | None) -> Iterator[TopicPartition]:
+        if before is None or after is None or before.topic_id != after.topic_id:
+            return
+        node_id = self._config.node_id
+        for index, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=False)):
+            if old is not new and has_left(node_id, old, new):
+                yield TopicPartition(after.name, index)
 
     # Admission
 

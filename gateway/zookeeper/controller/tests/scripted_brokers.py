@@ -132,7 +132,11 @@ class ClusterWorld(StoreWorld):
 
     def rejoin(self, key: TopicPartition, *isr: int) -> None:
         """The leader takes these replicas into the set, and tells the controller."""
+        self.join(key, *isr)
+        self.settle()
+
+    def join(self, key: TopicPartition, *isr: int) -> None:
+        """`rejoin`, but the controller has not read the change yet."""
         path = LeaderAndIsr.path(*key)
         self.tool.put(path, LeaderAndIsr.decode(*key, self.nodes_there[path].data)._replace(isr=isr).encode())
         self.tool.do(Create(IsrChange.path(), IsrChange((key,)).encode(), is_sequential=True))
-        self.settle()
