@@ -224,6 +224,14 @@ class ControllerMachine:
         """Begin reassignments of partitions to other replicas; None cancels one. The reply is about the beginning."""
         self._submit(ReassignmentRequest(ticket, wanted, may_change_factor=may_change_factor), wanted)
 
+    def refuse_reassignment(self, partition: TopicPartition, error: KafkaError) -> bool:
+        """Refuse what waits to begin: the store cannot have it. Returns whether there was such a reassignment."""
+        requests = [request for request in self._requests if isinstance(request, ReassignmentRequest)]
+        waiting = [request for request in requests if partition in request.waiting]
+        for request in waiting:
+            request.finish(partition, error)
+        return bool(waiting)
+
     def _submit(self, request: ElectionRequest | ReassignmentRequest, partitions: Iterable[TopicPartition]) -> None:
         self._requests.append(request)
         for key in partitions:

@@ -288,13 +288,18 @@ class LeaderElections:
             if is_final:
                 self._written_at_once = 1
                 if len(change.records) == 1:
-                    self._give_up(change.records[0], error)
+                    self._give_up(self.machine, change.records[0], error)
         return is_own
 
-    def _give_up(self, record: MetadataRecord, error: KafkaError) -> None:
-        """Leave a partition without a leader until its node changes: its next state cannot be written."""
+    def _give_up(self, machine: ControllerMachine, record: MetadataRecord, error: KafkaError) -> None:
+        """Leave a partition without a leader until its node changes: its next state cannot be written.
+
+        If a reassignment was to begin, only the reassignment is given up.
+        """
         image = self._store.written_image
         if isinstance(record, PartitionRecord) and record.topic_id in image.topic_names:
             key = TopicPartition(image.topic_names[record.topic_id], record.partition_id)
+            if machine.refuse_reassignment(key, error):
+                return
             self._given_up[key] = image.topics[key.topic].partitions[key.number].partition_epoch
             logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", *key, error.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld, ScriptedBroker
 from headgate.gateway.zookeeper.layout.admin import REASSIGN_PARTITIONS_PATH, PartitionReassignments
+from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.session import Operation
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -161,4 +164,25 @@ def test_an_order_that_a_tool_withdraws_goes_on(world: ClusterWorld) -> None:
     world.settle()
     assert state(world).replicas == (1,)
     assert REASSIGN_PARTITIONS_PATH not in world.nodes_there
+    world.check()
+
+
+def test_a_move_that_cannot_be_written_is_refused_alone(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_state = plans.write_state
+
+    def refuse(cluster: ClusterTree, name: str, index: int, state: PartitionState) -> Iterator[Operation]:
+        if state.adding_replicas:
+            raise RuntimeError("the test")
+        return write_state(cluster, name, index, state)
+
+    monkeypatch.setattr(plans, "write_state", refuse)
+    replies = reassign(world, 2)
+    for _ in range(4):
+        world.settle(2_000)
+    (response,) = replies
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.undo()
+    replies = reassign(world, 2)
+    world.settle()
+    assert replies[0].responses[0].partitions[0].error_code == ErrorCode.NONE
     world.check()

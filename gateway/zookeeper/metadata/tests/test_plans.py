@@ -173,6 +173,23 @@ def test_partitions_configs_and_leaders_change(recorded: RecordedTree) -> None:
     )
 
 
+def test_a_move_that_was_written_in_part_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states come first: replicas that are not in sync must not be the only ones for a moment."""
+    monkeypatch.setattr(plans, "MULTI_BYTES", 1)
+    recorded = RecordedTree(NEW)
+    image = recorded.lead().image
+    topic = image.topic("t")
+    moved = raised_by(topic.partitions[0], 1)._replace(leader=7, replicas=(7, 0), isr=(7,), removing_replicas=(0,))
+    wanted = image._replace(topics={"t": topic._replace(partitions=(moved, *topic.partitions[1:]))})
+    first, second = plans.change_image(recorded.read(), wanted, ["t"])
+    recorded.do(first)
+    of_before = {"replicas": topic.partitions[0].replicas, "removing_replicas": ()}
+    assert recorded.read().image.topic("t").partitions[0] == moved._replace(**of_before)
+    assert plans.change_image(recorded.read(), wanted, ["t"]) == [second]
+    recorded.do(second)
+    assert recorded.read().image.topics == wanted.topics
+
+
 def test_configs_of_brokers_change(recorded: RecordedTree) -> None:
     image = recorded.lead().image
     configs = {(BROKER_RESOURCE, ""): {"num.io.threads": "3"}, (BROKER_RESOURCE, "0"): {"log.flush.interval.ms": "1"}}
