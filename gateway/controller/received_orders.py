@@ -85,8 +85,10 @@ def existing_partitions(request: LeaderAndIsrRequest) -> set[tuple[str, int]]:
 
 
 def _state(row: LeaderAndIsrPartitionState | UpdateMetadataPartitionState) -> PartitionState:
-    epoch = row.zk_version if isinstance(row, UpdateMetadataPartitionState) else row.partition_epoch
-    return PartitionState(row.leader, row.leader_epoch, tuple(row.replicas), tuple(row.isr), epoch)
+    stored = row.leader, row.leader_epoch, tuple(row.replicas), tuple(row.isr)
+    if isinstance(row, UpdateMetadataPartitionState):
+        return PartitionState(*stored, row.zk_version)
+    return PartitionState(*stored, row.partition_epoch, tuple(row.adding_replicas), tuple(row.removing_replicas))
 
 
 def without_id(image: Image, topics: Iterable[OrderedTopic]) -> set[str]:
@@ -161,6 +163,8 @@ def _plan_partitions(before: Sequence[PartitionState], topic: OrderedTopic, plan
     count = len(before)
     for number, (index, state) in enumerate(sorted(topic.states.items()), 1):
         known = before[index] if 0 <= index < len(before) else PLACEHOLDER
+        if known.is_reassigning and known.leader_epoch == state.leader_epoch:  # only LeaderAndIsr says so
+            state = state._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
         if not 0 <= index < MAX_PARTITIONS:
             plan.errors[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif state.leader_epoch < known.leader_epoch:

@@ -24,19 +24,24 @@ class ReplicationSurvey:
 
     def __init__(self) -> None:
         self.replicas = self.led = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
-        self.leaderless = self.max_lag = 0
+        self.reassigning = self.leaderless = self.max_lag = 0
         self.follower_lags: dict[int, int] = {}
         """The greatest lag of each follower in a partition that is led here, by node id."""
 
-    def count_led(self, replica: Replica) -> None:
-        """Count a partition that this broker leads."""
+    def count_led(self, replica: Replica, image: Image) -> None:
+        """Count a partition that this broker leads. A replica that is being added is not missed yet."""
         log, progress, in_sync = replica.log, replica.progress, len(replica.isr)
         least = log.config.min_insync_replicas
         self.led += 1
         self.under_min_isr += in_sync < least
         self.at_min_isr += in_sync == least
         if progress is not None:
-            self.under_replicated += in_sync < len(replica.replicas)
+            missed = len(replica.replicas) - in_sync
+            if image.has_partition(replica.topic, replica.index):
+                state = image.topics[replica.topic].partitions[replica.index]
+                self.reassigning += state.is_reassigning
+                missed -= len(state.adding_replicas)
+            self.under_replicated += missed > 0
             for node_id, lag in progress.lags(log.start_offset, log.written_end):
                 if lag >= self.follower_lags.get(node_id, 0):
                     self.follower_lags[node_id] = lag
@@ -62,6 +67,7 @@ class ReplicationMetrics:
         metrics.gauge("partitions", lambda: self._last.replicas)
         metrics.gauge("partitions.led", lambda: self._last.led)
         metrics.gauge("partitions.under.replicated", lambda: self._last.under_replicated)
+        metrics.gauge("partitions.reassigning", lambda: self._last.reassigning)
         metrics.gauge("partitions.under.min.isr", lambda: self._last.under_min_isr)
         metrics.gauge("partitions.at.min.isr", lambda: self._last.at_min_isr)
         metrics.gauge("partitions.offline", lambda: self._last.leaderless)
@@ -81,8 +87,9 @@ class ReplicationMetrics:
     def survey(self) -> Steps[None]:
         """Count all partitions. The gauges have the numbers of the last survey that has ended."""
         found = ReplicationSurvey()
+        image = self._image()
         for number, replica in enumerate(list(self._partitions.led)):
-            found.count_led(replica)
+            found.count_led(replica, image)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
         found.replicas = sum(1 for _ in self._partitions)
@@ -90,7 +97,6 @@ class ReplicationMetrics:
             found.max_lag = max(lag, found.max_lag)
             if number % AT_ONCE == AT_ONCE - 1:
                 yield
-        image = self._image()
         if image.controller_id == self._node_id:
             found.leaderless = yield from count_leaderless(image)
         self._last = found

@@ -36,6 +36,8 @@ METRICS = (
     Row("partitions.led", "headgate_partitions_led", GAUGE, "Partitions that this broker leads (Kafka: LeaderCount)."),
     Row("partitions.under.replicated", "headgate_partitions_under_replicated", GAUGE,
         "Partitions led here with replicas that are not in sync (Kafka: UnderReplicatedPartitions)."),
+    Row("partitions.reassigning", "headgate_partitions_reassigning", GAUGE,
+        "Partitions led here that are moved to other brokers (Kafka: ReassigningPartitions)."),
     Row("partitions.under.min.isr", "headgate_partitions_under_min_isr", GAUGE,
         "Partitions led here with fewer in-sync replicas than min.insync.replicas: they refuse acks=all (Kafka: UnderMinIsrPartitionCount)."),
     Row("partitions.at.min.isr", "headgate_partitions_at_min_isr", GAUGE,

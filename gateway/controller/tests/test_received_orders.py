@@ -237,3 +237,18 @@ def test_a_stop_of_an_older_leader_epoch_is_fenced(epoch: int, is_late: bool) ->
     assert is_fenced(PRESENT.image, T0, Stop(epoch, is_deleted=False)) == is_late
     assert not is_fenced(PRESENT.image, TopicPartition("t", 3), Stop(epoch, is_deleted=False))
     assert not is_fenced(PRESENT.image, TopicPartition("u", 0), Stop(epoch, is_deleted=False))
+
+
+def test_only_leader_and_isr_tells_which_replicas_move() -> None:
+    moving = state(1, (1,), epoch=5)._replace(adding_replicas=(2,), removing_replicas=(3,))
+    present = view(moving)
+    first, update = leader_and_isr(SENDER, 1, None, present, 7), update_metadata(SENDER, 1, None, present, 8)
+    assert first is not None
+    assert update is not None
+    (topic,) = finish(ordered_topics(over_the_wire(first, 7)))
+    assert topic.states == {0: moving}
+    (topic,) = finish(ordered_topics(over_the_wire(update, 8)))
+    assert topic.states == {0: state(1, (1,), epoch=5)}
+    assert plan(present.image, topic) == TopicPlan([], {})
+    ended = state(1, (1,), (2, 1), epoch=6)
+    assert plan(present.image, ordered(ended)).records == partition_records(TOPIC_ID, 0, [ended])

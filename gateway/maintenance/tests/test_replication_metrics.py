@@ -48,6 +48,17 @@ def test_a_partition_of_one_replica_is_fully_replicated(led: LedPartition) -> No
     assert (found["partitions.led"], found["partitions.under.replicated"]) == (4, 1)
 
 
+def test_a_replica_that_is_added_is_not_missed_yet(led: LedPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("partitions.reassigning", "partitions.under.replicated")
+    assert [values(led)[name] for name in names] == [0, 1]
+    for adding, removing, missed in ((2,), (), 0), ((), (1,), 1):
+        image = led.metadata.image
+        state = image.topics["t"].partitions[0]._replace(adding_replicas=adding, removing_replicas=removing)
+        topic = image.topics["t"]._replace(partitions=(state,))
+        monkeypatch.setattr(led.metadata, "image", image._replace(topics={**image.topics, "t": topic}))
+        assert [values(led)[name] for name in names] == [1, missed]
+
+
 def test_followers_lag_by_their_fetches(led: LedPartition) -> None:
     for _ in range(3):
         led.produce(1)

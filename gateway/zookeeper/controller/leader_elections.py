@@ -224,7 +224,7 @@ class LeaderElections:
         if names:
             logger.warning(
                 "%d partitions have no copy in sync on this broker, and have no leader (%s): their brokers are gone",
-                len(names), ", ".join(names[:5]) + (", ..." if len(names) > 5 else ""),
+                len(names), _shown(names),
             )  # fmt: skip
 
     # Writes
@@ -282,6 +282,7 @@ class LeaderElections:
         if is_own:
             self._changes.remove(change)
         if error is None:
+            self._log_moves(change.records)
             self.replay(change.records)
         elif is_own and self.machine is not None:
             self.machine.write_failed(change.records)
@@ -290,6 +291,22 @@ class LeaderElections:
                 if len(change.records) == 1:
                     self._give_up(self.machine, change.records[0], error)
         return is_own
+
+    def _log_moves(self, records: Iterable[MetadataRecord]) -> None:
+        """Log the reassignments that begin or end with records which the view does not have yet."""
+        machine, begun, ended = self.machine, list[str](), list[str]()
+        names = {} if machine is None else machine.view.image.topic_names
+        for record in records:
+            if machine is not None and isinstance(record, PartitionRecord) and record.topic_id in names:
+                key = TopicPartition(names[record.topic_id], record.partition_id)
+                before = machine.view.state(key)
+                adding, removing = tuple(record.adding_replicas), tuple(record.removing_replicas)
+                if before is not None and (before.adding_replicas, before.removing_replicas) != (adding, removing):
+                    target = [broker for broker in record.replicas if broker not in removing]
+                    (begun if adding or removing else ended).append(f"{key} to {target}")
+        for line, moves in ("%d reassignments begin: %s", begun), ("%d reassignments have ended: %s", ended):
+            if moves:
+                logger.info(line, len(moves), _shown(moves))
 
     def _give_up(self, machine: ControllerMachine, record: MetadataRecord, error: KafkaError) -> None:
         """Leave a partition without a leader until its node changes: its next state cannot be written.
@@ -303,3 +320,7 @@ class LeaderElections:
                 return
             self._given_up[key] = image.topics[key.topic].partitions[key.number].partition_epoch
             logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", *key, error.message)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -55,7 +55,8 @@ def last_rows(broker: ScriptedBroker, cls: type[Any]) -> list[Any]:
     return [row for topic in order.topic_states for row in topic.partition_states]
 
 
-def test_nodes_and_orders_of_a_move_are_those_of_kafka(world: ClusterWorld) -> None:
+def test_nodes_and_orders_of_a_move_are_those_of_kafka(world: ClusterWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "headgate.zookeeper")
     replies = reassign(world, 2)
     world.settle()
     (response,) = replies
@@ -84,6 +85,8 @@ def test_nodes_and_orders_of_a_move_are_those_of_kafka(world: ClusterWorld) -> N
     (stopped,) = last_rows(world.brokers[1], StopReplicaRequest)
     assert (stopped.partition_index, stopped.leader_epoch, stopped.delete_partition) == (0, 2, True)
     assert world.brokers[1].take()[-1] == "StopReplica"
+    lines = [line for line in caplog.messages if "reassignments" in line]
+    assert lines == ["1 reassignments begin: t-0 to [2]", "1 reassignments have ended: t-0 to [2]"]
     world.check()
 
 
