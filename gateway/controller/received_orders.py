@@ -161,10 +161,9 @@ def plan_topic(image: Image, topic: OrderedTopic, deleted: Container[bytes]) -> 
 def _plan_partitions(before: Sequence[PartitionState], topic: OrderedTopic, plan: TopicPlan) -> Steps[None]:
     """Add the partitions of a topic to its plan. `before`: the known states."""
     count = len(before)
-    for number, (index, state) in enumerate(sorted(topic.states.items()), 1):
+    for number, (index, ordered) in enumerate(sorted(topic.states.items()), 1):
         known = before[index] if 0 <= index < len(before) else PLACEHOLDER
-        if known.is_reassigning and known.leader_epoch == state.leader_epoch:  # only LeaderAndIsr says so
-            state = state._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
+        state = _with_moves(known, ordered)
         if not 0 <= index < MAX_PARTITIONS:
             plan.errors[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif state.leader_epoch < known.leader_epoch:
@@ -175,6 +174,13 @@ def _plan_partitions(before: Sequence[PartitionState], topic: OrderedTopic, plan
             count = max(count, index + 1)
         if not number % ROWS_A_STEP:
             yield
+
+
+def _with_moves(known: PartitionState, ordered: PartitionState) -> PartitionState:
+    """The ordered state with the moves that LeaderAndIsr has told of: UpdateMetadata tells of none."""
+    if not known.is_reassigning or known.leader_epoch != ordered.leader_epoch:
+        return ordered
+    return ordered._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
 
 
 def _steps_back(before: PartitionState, after: PartitionState) -> bool:
