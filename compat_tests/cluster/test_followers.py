@@ -1,9 +1,10 @@
-"""Three brokers and topics of factor 3: a follower is killed and comes back under load, and nothing is lost."""
+"""Three brokers under load: a follower is killed and comes back, replicas move, and nothing is lost."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, Producer
@@ -11,7 +12,9 @@ from confluent_kafka import KafkaError, Producer
 from compat_tests.cluster.cluster import HEADGATE, IDS, KAFKA, LAG_MS, Cluster
 from compat_tests.cluster.replicas import assert_equal
 from compat_tests.cluster.traffic import Traffic
+from compat_tests.harness.apache_kafka import REASSIGN
 from compat_tests.harness.records import Sent
+from compat_tests.harness.tool_jvm import tool_output
 from compat_tests.harness.topics import create_topics, placed_topic
 from compat_tests.harness.waiting import until
 from compat_tests.matrix.rows.jvm import OLDEST, Jvm
@@ -67,6 +70,61 @@ def test_a_follower_is_killed_and_comes_back(cluster: Cluster, is_noticed: bool,
     traffic.assert_read_once()
     assert [state.leader for state in cluster.states(traffic.topic)] == [replicas[0] for replicas in placement]
     figure(f"{cluster.kind}: a follower killed, {count} records in 3 logs; sets full {full_s:.2f} s after the start")
+
+
+def test_replicas_move_though_the_controller_is_killed(cluster: Cluster, figure: Callable[[str], None]) -> None:
+    """Kafka's tool moves half of the partitions off a broker, and gives the others a third replica."""
+    controller, other, idle, _ = cluster.roles()
+    with Traffic(cluster, [(controller, other), (other, controller)] * 2) as traffic:
+        placement = [(idle, other), (other, controller, idle)] * 2
+        plan = Plan(cluster, dict.fromkeys((traffic.topic, traffic.java_topic), placement))
+        plan.begin_without(idle)
+        cluster.kill(controller)
+        cluster.wait_for_session_end(controller)
+        cluster.start(idle)
+        traffic.flow()
+        cluster.start(controller)
+        full_s = cluster.wait_for_full_sets()
+        until(plan.is_completed, "the end of all moves", LIMIT_S)
+        traffic.flow()
+    count = traffic.check()
+    for topic in plan.placements:
+        assert [state.replicas for state in cluster.states(topic)] == placement
+        assert {path.name for path in cluster.brokers[controller].data.glob(f"{topic}-*")} == {
+            f"{topic}-1",
+            f"{topic}-3",
+        }
+    figure(f"{cluster.kind}: replicas moved, {count} records in all logs; sets full {full_s:.2f} s after the start")
+
+
+class Plan:
+    """Replicas of topics, as kafka-reassign-partitions reads them."""
+
+    def __init__(self, cluster: Cluster, placements: Mapping[str, Sequence[Sequence[int]]]) -> None:
+        self.cluster, self.placements = cluster, placements
+        rows = [
+            {"topic": topic, "partition": number, "replicas": list(replicas)}
+            for topic, placement in placements.items()
+            for number, replicas in enumerate(placement)
+        ]
+        self.count = len(rows)
+        self._file = cluster.directory / "moves.json"
+        self._file.write_text(json.dumps({"version": 1, "partitions": rows}))
+
+    def _run(self, action: str) -> str:
+        bootstrap = ",".join(self.cluster.brokers[one].bootstrap for one in self.cluster.serving())
+        return tool_output(
+            REASSIGN, "--bootstrap-server", bootstrap, "--reassignment-json-file", str(self._file), action
+        )
+
+    def begin_without(self, broker_id: int) -> None:
+        """Kill a broker, and begin to move replicas there within its session, in which it counts as alive."""
+        self._run("--verify")  # the JVM of the tool runs afterwards
+        self.cluster.kill(broker_id)
+        assert "Successfully started partition reassignments" in self._run("--execute")
+
+    def is_completed(self) -> bool:
+        return self._run("--verify").count(" is completed.") == self.count
 
 
 def test_min_insync_replicas_refuses_acks_all_alone(cluster: Cluster) -> None:

@@ -1,10 +1,10 @@
 """Reassignments: a partition gets other replicas. Pure, by the rules of Apache Kafka in ZooKeeper mode (KIP-455).
 
-    begun       the replicas are the target, then the others of before; those that are added fetch, and get in sync
-    completed   once the whole target is in sync: the replicas are the target, and the others delete their logs
+    begun       the replicas are the target, then the other ones of before; the added replicas fetch, and join the set
+    completed   once the whole target is in sync: the replicas are the target, and the other ones are deleted
 
-The stored state tells the one from the other, so the next controller completes what it finds. In both states the
-in-sync set loses only replicas that leave, and the leader is in it.
+The stored state has the adding and the removing replicas, so the next controller completes a reassignment. A write
+takes only leaving replicas from the in-sync set, and the leader is one of the others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def completed_state(state: PartitionState, online: Ids, stopping: Ids) -> Partit
 
 
 def _with_remaining(state: PartitionState, online: Ids, stopping: Ids) -> PartitionState | None:
-    """The next state, without brokers that are no replicas any more; None if none of those in sync can lead."""
+    """The next state, without the in-sync brokers that have left the replicas; None if no other one can lead."""
     isr = [broker for broker in state.isr if broker in state.replicas]
     leader = state.leader
     if leader != NO_LEADER and leader not in state.replicas:

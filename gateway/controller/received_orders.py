@@ -177,7 +177,7 @@ def _plan_partitions(before: Sequence[PartitionState], topic: OrderedTopic, plan
 
 
 def _with_moves(known: PartitionState, ordered: PartitionState) -> PartitionState:
-    """The ordered state with the moves that LeaderAndIsr has told of: UpdateMetadata tells of none."""
+    """The ordered state with the adding and removing replicas of LeaderAndIsr: UpdateMetadata has none."""
     if not known.is_reassigning or known.leader_epoch != ordered.leader_epoch:
         return ordered
     return ordered._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
