@@ -207,9 +207,10 @@ def test_brokers_of_both_kinds_stop_and_start_in_turn(mixture: Mixture, tmp_path
 
 
 @pytest.mark.soak
-def test_a_topic_moves_from_kafka_to_a_headgate_and_back(tmp_path: Path) -> None:
-    """Kafka's controller moves the replicas, as `kafka-reassign-partitions.sh` asks for."""
-    with Cluster(tmp_path, KAFKA, guests={0: HEADGATE}) as cluster:
+@pytest.mark.parametrize("kind, guest", [(KAFKA, HEADGATE), (HEADGATE, KAFKA)])
+def test_a_topic_moves_to_a_broker_of_the_other_kind_and_back(kind: str, guest: str, tmp_path: Path) -> None:
+    """The controller, of the one kind, moves the replicas, as `kafka-reassign-partitions.sh` asks for."""
+    with Cluster(tmp_path, kind, guests={0: guest}) as cluster:
         topic = placed_topic(cluster.bootstrap, [(1, 2), (2, 1)])
         cluster.wait_for_topic(topic, 2)
         values = [str(number) for number in range(1000)]
@@ -221,9 +222,7 @@ def test_a_topic_moves_from_kafka_to_a_headgate_and_back(tmp_path: Path) -> None
         counts = ends(cluster.bootstrap, topic, 2)
         records = Confluent().consume(cluster.bootstrap, topic, FromStart(), counts)
         assert sorted(int(record.value or b"") for record in records) == sorted(5 * list(range(1000)))
-        until(
-            lambda: not list(cluster.brokers[0].data.glob(f"{topic}-*")), "the replicas of the Headgate to be deleted"
-        )
+        until(lambda: not list(cluster.brokers[0].data.glob(f"{topic}-?")), "the replicas of the guest to be deleted")
 
 
 def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...]) -> None:

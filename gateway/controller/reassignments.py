@@ -59,14 +59,13 @@ def completed_state(state: PartitionState, online: Ids, stopping: Ids) -> Partit
 
 def _with_remaining(state: PartitionState, online: Ids, stopping: Ids) -> PartitionState | None:
     """The next state, without the in-sync brokers that have left the replicas; None if no other one can lead."""
-    isr = [broker for broker in state.isr if broker in state.replicas]
-    leader = state.leader
+    isr, leader = [broker for broker in state.isr if broker in state.replicas], state.leader
     if leader != NO_LEADER and leader not in state.replicas:
-        serving = [broker for broker in state.replicas if broker in online and broker not in stopping]
-        leader = next((broker for broker in serving if broker in isr), NO_LEADER)
-    if not isr or leader == NO_LEADER != state.leader:
-        return None
-    return raised_by(state._replace(leader=leader, isr=tuple(isr)), 1)
+        electable = [broker for broker in state.replicas if broker in isr and broker in online]
+        leader = next((broker for broker in electable if broker not in stopping), NO_LEADER)
+        if leader == NO_LEADER:
+            return None
+    return raised_by(state._replace(leader=leader, isr=tuple(isr)), 1) if isr else None
 
 
 class ReassignmentRequest:
