@@ -3,7 +3,8 @@
 A broker without ZooKeeper never has any; see `alter_partition_reassignments`.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterable
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
@@ -30,17 +31,19 @@ def list_partition_reassignments(
     metadata = context.broker.metadata
     metadata.require_controller()
     topics = metadata.written_image.topics
-    named = None
-    if request.topics is not None:
-        named = {wanted.name: wanted.partition_indexes for wanted in request.topics if wanted.name in topics}
-        topics = {name: topics[name] for name in named}
-    return at_once_if_few(_list(topics.values(), named), len(topics))
+    if request.topics is None:
+        return at_once_if_few(_list((topic, range(len(topic.partitions))) for topic in topics.values()), len(topics))
+    named: defaultdict[str, set[int]] = defaultdict(set)
+    for wanted in request.topics:
+        named[wanted.name].update(wanted.partition_indexes)
+    known = [(topics[name], indexes) for name, indexes in named.items() if name in topics]
+    return at_once_if_few(_list(known), len(known))
 
 
-def _list(topics: Iterable[Topic], named: Mapping[str, Container[int]] | None) -> Steps[Any]:
+def _list(topics: Iterable[tuple[Topic, Container[int]]]) -> Steps[Any]:
     found = []
-    for number, topic in enumerate(topics, 1):
-        rows = _ongoing(topic, range(len(topic.partitions)) if named is None else named[topic.name])
+    for number, (topic, indexes) in enumerate(topics, 1):
+        rows = _ongoing(topic, indexes)
         found += [OngoingTopicReassignment(topic.name, rows)] if rows else []
         if not number % ROWS_A_STEP:
             yield
