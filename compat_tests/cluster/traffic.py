@@ -240,8 +240,9 @@ class Traffic:
             found[record.partition].append(record)
         return found
 
-    def assert_read_once(self) -> None:
-        """Every record was given to one member, once: the group had no rebalance."""
+    def assert_undisturbed(self, placement: Sequence[Sequence[int]]) -> None:
+        """The first replicas lead, and every record was given to one member, once: the group had no rebalance."""
+        assert [state.leader for state in self.cluster.states(self.topic)] == [replicas[0] for replicas in placement]
         wanted = ends(self.cluster.bootstrap, self.topic, self.partitions)
         assert self.group.given() == [(one, offset) for one, end in sorted(wanted.items()) for offset in range(end)]
 
