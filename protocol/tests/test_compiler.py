@@ -15,14 +15,10 @@ from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.examples import share
-from headgate.protocol.tests.values import LAYOUTS, full, messages, written
+from headgate.protocol.tests.values import LAYOUTS, about, each_message, full, messages, written
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(share(4), settings().max_examples // 100))
-
-each_layout = pytest.mark.parametrize(
-    "cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS]
-)
 
 
 def written_in_steps(value: Message, version: int) -> bytes:
@@ -59,7 +55,7 @@ def both(cls: type[Message], version: int, data: bytes) -> tuple[Any, Any]:
     return compiled and compiled[0], reference
 
 
-@each_layout
+@pytest.mark.parametrize("cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS])
 @given(data=st.data())
 @few
 def test_compiled_code_and_interpreted_tree_agree(cls: type[Message], version: int, data: st.DataObject) -> None:
@@ -79,9 +75,15 @@ def test_compiled_code_and_interpreted_tree_agree(cls: type[Message], version: i
     assert compiled == reference
 
 
-@each_layout
-def test_arrays_read_in_bulk_are_equal(cls: type[Message], version: int) -> None:
+@each_message(LAYOUTS)
+def test_arrays_read_in_bulk_are_equal(cls: type[Message], versions: list[int]) -> None:
     """With so many elements, structs of fixed width are read by one iterator, if none has tagged fields."""
+    for version in versions:
+        with about(version):
+            bulk_is_equal(cls, version)
+
+
+def bulk_is_equal(cls: type[Message], version: int) -> None:
     for tagged in {False, version in cls.flexible}:
         value = full(cls, version, 5, tagged=tagged)
         encoded = written(value, version)
@@ -96,9 +98,10 @@ def test_arrays_read_in_bulk_are_equal(cls: type[Message], version: int) -> None
             assert compiled == reference
 
 
-@each_layout
-def test_every_truncation_is_refused(cls: type[Message], version: int) -> None:
-    encoded = written(cls(), version)
-    for length in range(len(encoded)):
-        with pytest.raises(MalformedRequest):
-            compiler.read(cls, version, encoded[:length])
+@each_message(LAYOUTS)
+def test_every_truncation_is_refused(cls: type[Message], versions: list[int]) -> None:
+    for version in versions:
+        encoded = written(cls(), version)
+        for length in range(len(encoded)):
+            with about(version), pytest.raises(MalformedRequest):
+                compiler.read(cls, version, encoded[:length])

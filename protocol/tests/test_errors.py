@@ -13,11 +13,10 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from headgate.protocol.errors import MAX_MESSAGE_LENGTH, ErrorCode, KafkaError, without_frames
 
 
-@pytest.mark.parametrize("theirs", KioErrorCode, ids=lambda code: str(code.name))
-def test_codes_equal_kios(theirs: KioErrorCode) -> None:
-    ours = ErrorCode(theirs.value)
-    assert ours.name.lower() == theirs.name
-    assert ours.retriable == theirs.retriable
+def test_codes_equal_kios() -> None:
+    for theirs in KioErrorCode:
+        ours = ErrorCode(theirs.value)
+        assert (ours.name.lower(), ours.retriable) == (theirs.name, theirs.retriable)
 
 
 def test_codes_have_no_gap_and_each_has_a_message() -> None:

@@ -28,7 +28,7 @@ from headgate.protocol.registry import APIS, header_versions
 from headgate.protocol.schema import Message, Struct, Versions, fields_in
 from headgate.protocol.tests.declared import UNSERVED, request_class, response_class
 from headgate.protocol.tests.definitions import assert_declared, definition, snake_case
-from headgate.protocol.tests.values import VERSIONS, full, written
+from headgate.protocol.tests.values import VERSIONS, about, each_message, full, written
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -36,10 +36,6 @@ with warnings.catch_warnings():
     from kio.index import load_request_schema, load_response_schema
     from kio.schema.index import schema_name_map
     from kio.serial import entity_reader, entity_writer
-
-REQUESTS = [(cls, version) for cls, version in VERSIONS if not cls.is_response]
-REQUEST_IDS = [f"{cls.__name__}-v{version}" for cls, version in REQUESTS]
-
 
 # ------------------------------------------------------------------------------------------ Kafka's own definitions
 
@@ -54,14 +50,16 @@ DEFINED = [
 ]
 
 
-@pytest.mark.parametrize("cls, version", DEFINED, ids=[f"{cls.__name__}-v{version}" for cls, version in DEFINED])
-def test_fields_are_as_in_kafkas_definition(cls: type[Message], version: int) -> None:
+@each_message(DEFINED)
+def test_fields_are_as_in_kafkas_definition(cls: type[Message], versions: list[int]) -> None:
     defined = definition(cls.__name__)
     assert defined is not None
     assert defined["apiKey"] == cls.api_key
-    flexible = version in Versions.parse(defined["flexibleVersions"])
-    assert flexible == (version in cls.flexible)
-    assert_declared(cls, defined["fields"], version, flexible)
+    for version in versions:
+        with about(version):
+            flexible = version in Versions.parse(defined["flexibleVersions"])
+            assert flexible == (version in cls.flexible)
+            assert_declared(cls, defined["fields"], version, flexible)
 
 
 # ------------------------------------------------------------------------------------------------------------- bytes
@@ -94,11 +92,14 @@ def is_in_kio(cls: type[Message], version: int) -> bool:
     return version in schema_name_map.get(re.sub(r"_(request|response)$", "", snake_case(cls.__name__)), {})
 
 
-IN_KIO = [(cls, version) for cls, version in VERSIONS if is_in_kio(cls, version)]
+@each_message((cls, version) for cls, version in VERSIONS if is_in_kio(cls, version))
+def test_kio_reads_and_writes_the_same_bytes(cls: type[Message], versions: list[int]) -> None:
+    for version in versions:
+        with about(version):
+            kio_agrees(cls, version)
 
 
-@pytest.mark.parametrize("cls, version", IN_KIO, ids=[f"{cls.__name__}-v{version}" for cls, version in IN_KIO])
-def test_kio_reads_and_writes_the_same_bytes(cls: type[Message], version: int) -> None:
+def kio_agrees(cls: type[Message], version: int) -> None:
     load = load_response_schema if cls.is_response else load_request_schema
     theirs = load(cls.api_key, version)
     value = full(cls, version)
@@ -142,18 +143,24 @@ def test_every_module_is_in_the_registry() -> None:
     assert modules | UNSERVED == {request_class(key).__module__.rpartition(".")[2] for key in APIS}
 
 
-@pytest.mark.parametrize("key", APIS)
-def test_the_registry_agrees_with_the_declarations(key: int) -> None:
-    for cls in (request_class(key), response_class(key)):
-        assert cls.api_key == key
-        assert cls.is_response == (cls is response_class(key))
-        assert cls.versions == request_class(key).versions
-        for version in range(cls.versions.first, cls.versions.last + 1):
-            assert (header_versions(key, version)[0] == 2) == (version in cls.flexible)
+def test_the_registry_agrees_with_the_declarations() -> None:
+    for key in APIS:
+        for cls in (request_class(key), response_class(key)):
+            assert cls.api_key == key
+            assert cls.is_response == (cls is response_class(key))
+            assert cls.versions == request_class(key).versions
+            for version in range(cls.versions.first, cls.versions.last + 1):
+                assert (header_versions(key, version)[0] == 2) == (version in cls.flexible), (cls, version)
 
 
-@pytest.mark.parametrize("cls, version", REQUESTS, ids=REQUEST_IDS)
-def test_every_request_has_an_error_response(cls: type[Message], version: int) -> None:
+@each_message((cls, version) for cls, version in VERSIONS if not cls.is_response)
+def test_every_request_has_an_error_response(cls: type[Message], versions: list[int]) -> None:
+    for version in versions:
+        with about(version):
+            error_response_is_right(cls, version)
+
+
+def error_response_is_right(cls: type[Message], version: int) -> None:
     value: Message = full(cls, version)
     refusal = value.error_response(version, ErrorCode.UNKNOWN_SERVER_ERROR, "a sentence")
     assert type(refusal) is response_class(cls.api_key)

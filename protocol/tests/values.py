@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headgate.protocol import compiler, wire
@@ -49,6 +51,25 @@ LAYOUTS = [
     if version == cls.versions.first or layout(tree(cls, version)) != layout(tree(cls, version - 1))
 ]
 """The first version of every layout that a message has had."""
+
+
+def each_message(versions: Iterable[tuple[type[Message], int]]) -> pytest.MarkDecorator:
+    """One test for each message, with its versions: pytest takes longer for a test than most versions need."""
+    by_message: dict[type[Message], list[int]] = {}
+    for cls, version in versions:
+        by_message.setdefault(cls, []).append(version)
+    return pytest.mark.parametrize("cls, versions", by_message.items(), ids=[cls.__name__ for cls in by_message])
+
+
+@contextmanager
+def about(what: object) -> Iterator[None]:
+    """Name in an error for which turn of a loop it was raised."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"of {what}")
+        raise
+
 
 short_text = st.text(max_size=6)
 # Around the sizes at which a varint grows and at which the reader changes its way

@@ -45,17 +45,17 @@ def test_a_marker_has_kafkas_bytes() -> None:
     assert bytes(made[21:]) == OF_KAFKA
 
 
-@pytest.mark.parametrize("position", range(78))
 @pytest.mark.parametrize("byte", [0, 1, 127, 128, 255])
-def test_a_marker_with_another_byte_is_read_as_any_batch_is(position: int, byte: int) -> None:
-    made = control.build(Marker(True, 9), producer_id=4711, producer_epoch=7, timestamp=1)
-    made[position] = byte
-    try:
-        record = next(iterate(made), None)
-        kind, epoch = (UNKNOWN, None) if record is None else control.decode(record.key, record.value)
-    except KafkaError:
-        kind, epoch = UNKNOWN, None
-    assert control.read(made) == (None if epoch is None else Marker(kind == COMMIT, epoch))
+def test_a_marker_with_another_byte_is_read_as_any_batch_is(byte: int) -> None:
+    for position in range(78):
+        made = control.build(Marker(True, 9), producer_id=4711, producer_epoch=7, timestamp=1)
+        made[position] = byte
+        try:
+            record = next(iterate(made), None)
+            kind, epoch = (UNKNOWN, None) if record is None else control.decode(record.key, record.value)
+        except KafkaError:
+            kind, epoch = UNKNOWN, None
+        assert control.read(made) == (None if epoch is None else Marker(kind == COMMIT, epoch)), position
 
 
 def test_the_first_bytes_of_a_batch_are_enough() -> None:

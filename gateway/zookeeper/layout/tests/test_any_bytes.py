@@ -91,9 +91,9 @@ def test_any_json_is_read_or_refused(subject: Subject, data: st.DataObject) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
-@pytest.mark.parametrize("data", _DENSE, ids=lambda data: repr(data[:12]))
-def test_dense_bytes_take_little_memory(subject: Subject, data: bytes) -> None:
-    subject.endure(data)
+def test_dense_bytes_take_little_memory(subject: Subject) -> None:
+    for data in _DENSE:
+        subject.endure(data)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
