@@ -250,7 +250,7 @@ def test_the_checkpoint_promises_nothing_that_goes() -> None:
 
 
 def test_a_cut_of_what_no_checkpoint_promises_writes_none() -> None:
-    store, log = begun()
+    _, log = begun()
     append(log, *(batch() for _ in range(20)))
     flushing.flush(log)
     append(log, *(batch() for _ in range(20)))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.controller import leader_elections
+from headgate.gateway.zookeeper.controller.leader_elections import IN_FLIGHT
 from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.session import Operation
+from headgate.gateway.zookeeper.session import Operation, Refused, Results, Resume
+from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.elect_leaders import PREFERRED
@@ -82,6 +86,94 @@ def test_an_unclean_election_begins_when_the_topic_allows_it(cluster: ClusterWor
     cluster.change(lambda: cluster.metadata.change_topic_configs("t", {"unclean.leader.election.enable": "true"}))
     assert cluster.brokers[2].leaders[T0] == (0, 2)
     cluster.check()
+
+
+class MultisInFlight:
+    """The multis that a controller sends, and the most of them that had no answer at the same time."""
+
+    def __init__(self, world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[Sequence[Operation]] = []
+        self.unanswered = self.most = 0
+        self.events: dict[int, Callable[[], None]] = {}
+        """What happens as the multi of this number is sent."""
+        self._multi = world.session.multi
+        monkeypatch.setattr(world.session, "multi", self.multi)
+
+    def multi(self, operations: Sequence[Operation], resume: Resume[Results | Refused]) -> None:
+        def answered(answer: Any) -> None:
+            self.unanswered -= 1
+            resume(answer)
+
+        self.events.pop(len(self.sent), lambda: None)()
+        self.sent.append(operations)
+        self.unanswered += 1
+        self.most = max(self.most, self.unanswered)
+        self._multi(operations, answered)
+
+
+SLICE = 8
+COUNT = 6 * SLICE
+"""The partitions that lose their leader, in slices."""
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+    monkeypatch.setattr(leader_elections, "WRITTEN_AT_ONCE", SLICE)
+    world = ClusterWorld()
+    assignments = {index: [1, 0, 2] for index in range(COUNT)}
+    world.change(lambda: world.metadata.create_topic("large", assignments=assignments))
+    return world
+
+
+def check_moved(world: ClusterWorld) -> None:
+    """Each partition is led elsewhere, and everybody knows."""
+    for _ in range(3):
+        world.settle(2_000)
+    assert {(state.leader, state.isr) for state in world.image.topics["large"].partitions} == {(0, (0, 2))}
+    led = [leader for key, (leader, _) in world.brokers[2].leaders.items() if key.topic == "large"]
+    assert led == [0] * COUNT
+    world.check()
+
+
+def test_several_slices_wait_for_zookeeper(large: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    multis = MultisInFlight(large, monkeypatch)
+    large.lose(1)
+    check_moved(large)
+    assert multis.most == IN_FLIGHT
+    assert max(map(len, multis.sent)) == 1 + SLICE, "the check of the epoch and the states"
+
+
+def test_slices_behind_a_refused_one_end_after_it(large: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    multis = MultisInFlight(large, monkeypatch)
+    state = LeaderAndIsr.path("large", 5)
+    multis.events[0] = lambda: large.tool.put(state, large.nodes_there[state].data)
+    large.lose(1)
+    check_moved(large)
+    assert multis.most == IN_FLIGHT
+
+
+@pytest.mark.parametrize("number", [0, IN_FLIGHT - 1])
+@pytest.mark.parametrize("fault", Fault)
+def test_slices_without_an_answer_are_completed(
+    large: ClusterWorld, monkeypatch: pytest.MonkeyPatch, fault: Fault, number: int
+) -> None:
+    multis = MultisInFlight(large, monkeypatch)
+    multis.events[number] = lambda: large.session.faults.append(fault)
+    large.lose(1)
+    large.settle()
+    assert large.metadata.planned is not large.image
+    large.keeper.start()
+    check_moved(large)
+
+
+def test_a_change_of_a_client_is_written_between_slices(large: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    multis = MultisInFlight(large, monkeypatch)
+    multis.events[1] = lambda: large.time.scheduler.call_soon(lambda: large.metadata.create_topic("new", 1))
+    large.lose(1)
+    check_moved(large)
+    paths = [operations[-1].path for operations in multis.sent]
+    (created,) = [number for number, path in enumerate(paths) if path.startswith("/brokers/topics/new/")]
+    assert created < len(paths) - 1
 
 
 def test_a_partition_that_cannot_be_written_is_given_up(
