@@ -1,6 +1,6 @@
 """SIGKILL in the middle of a load of idempotent producers: what was acknowledged is there, once and in order.
 
-8 times, or HEADGATE_KILLS times; `make soak` raises it to 200. The flush policy is the default, so this is a killed
+6 times, or HEADGATE_KILLS times; `make soak` raises it to 200. The flush policy is the default, so this is a killed
 process, not a power cut: the page cache stays. Of three topics one keeps everything, one deletes its oldest segments
 all the time, one is compacted. After every kill a broker is started on a copy, and its indexes have to be what the
 bytes of the logs make of them.
@@ -33,7 +33,7 @@ from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
 from compat_tests.storage.load import Load
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if SOAK else "8"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if SOAK else "6"))
 PRODUCERS, PARTITIONS = 3, 4
 INTERVAL_BYTES = 1024
 # Small segments, so that kills meet rolls; many index entries, so that there is something to compare
@@ -139,7 +139,7 @@ def write_more(broker: Broker, topics: Iterable[str]) -> None:
     """What was written before a kill has its indexes from recovery: these are written as records come."""
     for name in topics:
         with Load(broker.bootstrap, name, PARTITIONS, PRODUCERS, KEYS) as load:
-            load.wait_for(5_000)
+            load.wait_for(5_000 if SOAK else 2_000)
 
 
 def check_a_copy(broker: Broker, topics: Iterable[str], tmp_path: Path, known: set[tuple[str, int]]) -> None:

@@ -1,6 +1,6 @@
 """SIGKILL of the broker and of clients that consume, transform and produce: each record is copied exactly once.
 
-8 times each, or HEADGATE_KILLS times; `make soak` raises it to 200. The page cache stays: see storage. Groups
+6 times each, or HEADGATE_KILLS times; `make soak` raises it to 200. The page cache stays: see storage. Groups
 of four kinds of clients copy all the time, most of them with two members, so that a kill meets transactions in every
 state; every fifth time a client and the broker are killed together. In the end each client is killed while its
 transaction is open, nobody comes back, and the timeout has to abort these transactions.
@@ -35,7 +35,7 @@ from compat_tests.transactions.copiers.copier import FAST, KINDS, STEADY
 from compat_tests.transactions.copiers.open_transactions import open_transactions
 from compat_tests.transactions.copiers.pipeline import ENDED_S, Pipeline
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if SOAK else "8"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if SOAK else "6"))
 EVERY_TOGETHER = 5
 STUCK_S = 120.0
 SETTINGS = {
