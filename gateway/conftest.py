@@ -17,10 +17,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def metadata_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def metadata_store(request: pytest.FixtureRequest) -> None:
     """Where a `HandlerBroker` keeps its metadata: "embedded", or "shared" with other brokers that change them."""
+    # Each test has this fixture: few need the other one
     if getattr(request, "param", "embedded") == "shared":
-        monkeypatch.setattr(HandlerBroker, "clusters", {})
+        request.getfixturevalue("monkeypatch").setattr(HandlerBroker, "clusters", {})
 
 
 @pytest.fixture
