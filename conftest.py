@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 import time
 from collections.abc import Generator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -28,6 +30,7 @@ FAIL_CPU_S: Final = 8 * SLOW_CPU_S
 CPU_S: Final = "CPU seconds of the call"
 SOAK: Final = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
 COMPAT_TESTS: Final = "compat_tests/"
+UNITS: Final = "src/headgate"
 
 # Time decides nothing; in CI the examples are the same in every run, so that red means a change
 settings.register_profile(
@@ -81,10 +84,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector ten thousand tests: else it walks them again and again, in some test's time."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Spare the garbage collector ten thousand tests: else it walks them again and again, here and in a test's time."""
+    gc.disable()
+    try:
+        if session.config.args == [UNITS] and "PYTEST_XDIST_WORKER" in os.environ:
+            import_share(int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def import_share(worker: int, workers: int) -> None:
+    """Import a worker's share of the modules first: in a new checkout, each worker would compile all of them."""
+    rooms = sorted(path for path in Path(UNITS).iterdir() if path.is_dir())
+    paths = [path for room in rooms for path in sorted(room.rglob("test_*.py"))]
+    for path in paths[len(paths) * worker // workers : len(paths) * (worker + 1) // workers]:
+        # pytest imports the module again, and reports the error
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to("src").with_suffix("").parts))
 
 
 @pytest.fixture(scope="session", autouse=True)
