@@ -113,7 +113,7 @@ class Followership:
         self._stopped[key] = leader_epoch
 
     def leave(self) -> None:
-        """Follow only what still counts on this broker, which will stop: partitions with this broker in the set.
+        """Follow only partitions whose in-sync set has this broker, which will stop.
 
         A leader would take the broker back into the set, and acks=all would wait for the broker after its end.
         """

@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.replication.first_fetches import FirstFetches
+from headgate.gateway.replication.fetching.first_fetches import FirstFetches
 from headgate.gateway.replication.progress import FollowerFetch, Progress
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import NEVER, Ask, SingleTask, Task, Tasks, sleep

@@ -596,7 +596,7 @@ class ReplicaManager:
         self.followership.stop(key, leader_epoch)
 
     def leave(self) -> None:
-        """Join no in-sync set any more: this broker will stop."""
+        """Join no further in-sync set: this broker will stop."""
         self.followership.leave()
 
     def delete(self, key: tuple[str, int]) -> Task[None]:

@@ -249,7 +249,9 @@ class FetchPlan:
         if follower is None:
             return Changes(self.changing, self.deadline_ms)
         first_fetches, node_id = self.broker.partitions.leadership.in_sync_replicas.first_fetches, follower.node_id
-        until_ms = min(self.deadline_ms, first_fetches.park_until_ms(node_id))
+        until_ms = self.deadline_ms
+        if first_fetches.is_expecting:
+            until_ms = min(until_ms, first_fetches.park_until_ms(node_id))
         return Changes((*self.changing, first_fetches.called(node_id)), until_ms)
 
     @property

@@ -46,7 +46,7 @@ class StoppingReplicas(Protocol):
         """The partitions that this broker leads."""
 
     def leave(self) -> None:
-        """Join no in-sync set any more."""
+        """Join no further in-sync set."""
 
 
 class ControlledShutdown:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.replication.first_fetches import EXPECTED_MS, POLL_MS
+from headgate.gateway.replication.fetching.first_fetches import EXPECTED_MS, POLL_MS
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.tests.builders import parked
 

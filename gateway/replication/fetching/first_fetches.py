@@ -9,10 +9,12 @@ fetch. The order to the follower may come later: until the partition was fetched
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import NEVER, Tasks, WaitList
+
+if TYPE_CHECKING:
+    from headgate.gateway.replication.replica import Replica
 
 POLL_MS: Final = 10.0
 EXPECTED_MS: Final = 2_000.0
@@ -20,7 +22,7 @@ EXPECTED_MS: Final = 2_000.0
 
 
 class _Follower:
-    """What is expected of one follower."""
+    """One follower, and the partitions that its next fetches have to name."""
 
     __slots__ = ("called", "unfetched", "until_ms")
 
@@ -37,7 +39,7 @@ class FirstFetches:
         self._tasks = tasks
         self._followers: defaultdict[int, _Follower] = defaultdict(_Follower)
         self.is_expecting = False
-        """Whether to call `came`."""
+        """Whether a follower is expected: `came` and `park_until_ms` have no effect otherwise."""
 
     def expect(self, replica: Replica) -> None:
         """Call the in-sync followers of a partition that have not fetched it in this leader epoch."""
@@ -52,6 +54,9 @@ class FirstFetches:
     def came(self, replica: Replica, node_id: int) -> None:
         """A follower has fetched a partition."""
         self._followers[node_id].unfetched.pop(replica, None)
+        self._update()
+
+    def _update(self) -> None:
         self.is_expecting = any(follower.unfetched for follower in self._followers.values())
 
     def called(self, node_id: int) -> WaitList:
@@ -66,5 +71,6 @@ class FirstFetches:
         now_ms = self._tasks.monotonic_ms()
         if now_ms >= follower.until_ms:
             follower.unfetched.clear()
+            self._update()
             return NEVER
         return now_ms + POLL_MS
