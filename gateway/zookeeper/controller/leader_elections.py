@@ -54,7 +54,7 @@ class LeaderElections:
         self._clock = parts.clock
         self._store = parts.store
         self._given_up: dict[TopicPartition, int] = {}  # -> partition epoch
-        self._changes: list[Change] = []
+        self._changes: dict[Change, bool] = {}  # -> whether other decisions may be written at the same time
         self._timer: Timer | None = None
         self._written_at_once = WRITTEN_AT_ONCE
 
@@ -245,7 +245,8 @@ class LeaderElections:
                 cast("Reply", reply)(answer)
             records = self._writable(machine, decision.records)
             if records:
-                self._changes.append(self._store.submit(records))
+                moves = any(map(self._moves, records))
+                self._changes[self._store.submit(records)] = not moves
             elif decision.has_more:
                 continue
             else:
@@ -269,18 +270,24 @@ class LeaderElections:
         state: PartitionState = planned.topics[name].partitions[record.partition_id]
         return state.partition_epoch == record.partition_epoch - 1
 
-    def is_own(self, change: Change) -> bool:
-        """Whether a pending change writes decisions."""
-        return change in self._changes
+    def _moves(self, record: MetadataRecord) -> bool:
+        """Whether a record changes the replicas of a partition."""
+        assert isinstance(record, PartitionRecord)
+        planned = self._store.planned
+        state = planned.topics[planned.topic_names[record.topic_id]].partitions[record.partition_id]
+        before = state.replicas, state.adding_replicas, state.removing_replicas
+        return before != (tuple(record.replicas), tuple(record.adding_replicas), tuple(record.removing_replicas))
+
+    def may_overlap(self, change: Change) -> bool:
+        """Whether a change writes states of partitions alone: moves write the topic's node, as other moves may."""
+        return self._changes.get(change, False)
 
     def change_ended(self, change: Change, error: KafkaError | None, *, is_final: bool) -> bool:
         """Handle the end of a change of this store. Returns whether the change wrote decisions.
 
         After a final failure each partition is tried alone. A partition that fails alone is given up.
         """
-        is_own = self.is_own(change)
-        if is_own:
-            self._changes.remove(change)
+        is_own = self._changes.pop(change, None) is not None
         if error is None:
             self._log_moves(change.records)
             self.replay(change.records)

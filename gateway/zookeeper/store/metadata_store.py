@@ -521,7 +521,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _is_election(self, submitted: SubmittedChange) -> bool:
         term = self._watcher.term
-        return term is not None and term.elections.is_own(submitted.change)
+        return term is not None and term.elections.may_overlap(submitted.change)
 
     def _store_one(self, submitted: SubmittedChange) -> Task[None]:
         submitted.outcome = yield from self._writer.write(submitted)

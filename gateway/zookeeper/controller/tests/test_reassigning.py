@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.controller import leader_elections
 from headgate.gateway.zookeeper.controller.tests.scripted_brokers import ClusterWorld, ScriptedBroker
 from headgate.gateway.zookeeper.layout.admin import REASSIGN_PARTITIONS_PATH, PartitionReassignments
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.session import Operation
+from headgate.gateway.zookeeper.session import Operation, Refused
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -188,4 +189,20 @@ def test_a_move_that_cannot_be_written_is_refused_alone(world: ClusterWorld, mon
     replies = reassign(world, 2)
     world.settle()
     assert replies[0].responses[0].partitions[0].error_code == ErrorCode.NONE
+    world.check()
+
+
+def test_moves_of_one_topic_do_not_refuse_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them write the node of the topic: side by side, ZooKeeper would refuse all but the first."""
+    monkeypatch.setattr(leader_elections, "WRITTEN_AT_ONCE", 1)
+    world, count = ClusterWorld(), 6
+    world.change(lambda: world.metadata.create_topic("t", assignments={number: [1] for number in range(count)}))
+    results, transact = list[Any](), world.keeper.transact
+    monkeypatch.setattr(world.keeper, "transact", lambda *given: results.append(transact(*given)) or results[-1])
+    replies: list[Any] = []
+    world.metadata.reassign({TopicPartition("t", number): (2,) for number in range(count)})(replies.append)
+    world.settle()
+    assert len(replies) == 1
+    assert len(assignment(world)["adding_replicas"]) == count
+    assert not [result for result in results if isinstance(result, Refused)]
     world.check()
