@@ -198,7 +198,12 @@ def test_moves_of_one_topic_do_not_refuse_each_other(monkeypatch: pytest.MonkeyP
     world, count = ClusterWorld(), 6
     world.change(lambda: world.metadata.create_topic("t", assignments={number: [1] for number in range(count)}))
     results, transact = list[Any](), world.keeper.transact
-    monkeypatch.setattr(world.keeper, "transact", lambda *given: results.append(transact(*given)) or results[-1])
+
+    def noted(*given: Any) -> Any:
+        results.append(transact(*given))
+        return results[-1]
+
+    monkeypatch.setattr(world.keeper, "transact", noted)
     replies: list[Any] = []
     world.metadata.reassign({TopicPartition("t", number): (2,) for number in range(count)})(replies.append)
     world.settle()

@@ -183,8 +183,8 @@ def test_a_move_that_was_written_in_part_is_completed(monkeypatch: pytest.Monkey
     wanted = image._replace(topics={"t": topic._replace(partitions=(moved, *topic.partitions[1:]))})
     first, second = plans.change_image(recorded.read(), wanted, ["t"])
     recorded.do(first)
-    of_before = {"replicas": topic.partitions[0].replicas, "removing_replicas": ()}
-    assert recorded.read().image.topic("t").partitions[0] == moved._replace(**of_before)
+    in_part = moved._replace(replicas=topic.partitions[0].replicas, removing_replicas=())
+    assert recorded.read().image.topic("t").partitions[0] == in_part
     assert plans.change_image(recorded.read(), wanted, ["t"]) == [second]
     recorded.do(second)
     assert recorded.read().image.topics == wanted.topics
