@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from compat_tests.harness.soak import Progress
 from headgate.gateway.metadata.image import Image, changed_topics
 from headgate.gateway.tests.simulation import simulation
 from headgate.gateway.tests.simulation.mistakes import MISTAKES, MOST_SEEDS
@@ -20,10 +19,8 @@ from headgate.protocol.internal.metadata import TopicRecord
 from headgate.protocol.tests.examples import first_in_unit
 
 SEEDS, PARTS = 200, 20
-FRESH, FRESH_PARTS = 1_000, 10
-"""The fresh seeds of a part, which takes some minutes."""
-AT_ONCE = 50
-"""Seeds between two notes of how far a part is."""
+FRESH, FRESH_PARTS = 10_000, 10
+"""The fresh seeds. A part takes some minutes."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,36 +43,14 @@ def test_clusters_by_seed(part: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(FRESH_PARTS))
 def test_fresh_clusters(part: int, pytestconfig: pytest.Config) -> None:
-    """A run that was stopped, or has failed, goes on where it was; after the last part the next run has new seeds."""
-    progress = FreshSeeds(pytestconfig.rootpath / "build" / "fresh_clusters", part)
-    for seed in progress:
-        simulation.run(seed)
-
-
-class FreshSeeds:
-    """The seeds of one part that no run has tried. Files have the first seed of each part, and how many are done."""
-
-    def __init__(self, directory: Path, part: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._files = [directory / str(each) for each in range(FRESH_PARTS)]
-        self._file = self._files[part]
-
-    def __iter__(self) -> Iterator[int]:
-        first, done = self._read(self._file) or (Random().getrandbits(32), 0)
-        for number in range(done, FRESH):
-            if not number % AT_ONCE:
-                self._file.write_text(f"{first} {number}\n")
-            yield first + number
-        self._file.write_text(f"{first} {FRESH}\n")
-        if all((self._read(file) or (0, 0))[1] == FRESH for file in self._files):
-            for file in self._files:
-                file.unlink(missing_ok=True)
-
-    def _read(self, file: Path) -> tuple[int, int] | None:
-        with suppress(OSError, ValueError):
-            first, done = map(int, file.read_text().split())
-            return first, done
-        return None
+    """A run that was stopped, or has failed, goes on where it was; once all have passed, the next run has new seeds."""
+    directory = pytestconfig.rootpath / "build" / "fresh_clusters"
+    file = min(directory.glob("*.txt"), default=directory / f"{Random().getrandbits(32)}.txt")
+    progress = Progress(file, FRESH)
+    for number in progress.left():
+        if number % FRESH_PARTS == part:
+            simulation.run(int(file.stem) + number)
+            progress.note_passed(number)
 
 
 @pytest.mark.slow
