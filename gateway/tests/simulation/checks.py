@@ -137,7 +137,9 @@ class Checks:
     def _check_metadata(self, topic: str, index: int) -> None:
         fields = self._cluster.keeper.fields(LeaderAndIsr.path(topic, index))
         for broker in self._cluster.brokers.values():
-            state = broker.parts.services.metadata.image.topics[topic].partitions[index]
+            image = broker.parts.services.metadata.image
+            self._require(set(image.brokers) == set(self._cluster.brokers), f"{broker} knows of {set(image.brokers)}")
+            state = image.topics[topic].partitions[index]
             is_known = (state.leader, state.leader_epoch) == (fields["leader"], fields["leader_epoch"])
             self._require(is_known, f"{broker} has {state} of {topic}-{index}: {fields}")
 

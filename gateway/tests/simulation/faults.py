@@ -15,6 +15,8 @@ from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 MOST_BURSTS: Final = 3
 MOST: Final = 5
 """Faults of a burst: one alone is seldom a danger."""
+LEAVING: Final = 0.25
+"""The share of histories with `Faults.leave_before_followers`."""
 
 
 class Faults:
@@ -25,9 +27,14 @@ class Faults:
         self._world = cluster.world
         self._random = random
         self._is_over = False
+        self._for_leaders = Random(self._world.seed + 1)
+        """For `leave_before_followers`: the other faults of a seed are the same with and without it."""
 
     def begin(self, within_ms: float) -> None:
         """Have faults happen within this time."""
+        if self._for_leaders.random() < LEAVING:
+            at_ms = self._for_leaders.random() * within_ms * 0.7
+            self._world.after(at_ms, partial(self._happen, Faults.leave_before_followers))
         for _ in range(self._random.randint(1, MOST_BURSTS)):
             at_ms = self._random.random() * within_ms * 0.8
             spread_ms = self._random.choice((20.0, 300.0, SESSION_MS))
@@ -144,13 +151,16 @@ class Faults:
         ways = [(one, other), (other, one)]
         if not is_whole and self._random.random() < 0.3:
             ways.pop(self._random.randrange(2))
-        self._world.note(f"cut: {', '.join(f'{sender} to {receiver}' for sender, receiver in ways)}")
-        for way in ways:
-            network.cut(*way)
+        self._cut_ways(ways)
         if self._random.random() < 0.5:
             network.break_connections(one, other)
         self._cluster.keeper.look()
         self._world.after(self._some_ms(), partial(self._mend, ways))
+
+    def _cut_ways(self, ways: list[tuple[str, str]]) -> None:
+        self._world.note(f"cut: {', '.join(f'{sender} to {receiver}' for sender, receiver in ways)}")
+        for way in ways:
+            self._cluster.network.cut(*way)
 
     def _mend(self, ways: list[tuple[str, str]]) -> None:
         for way in ways:
@@ -212,6 +222,25 @@ class Faults:
     def _empty(self, broker: Broker) -> None:
         broker.files.heal()
         self._cluster.files[broker.node_id].heal()
+
+    def leave_before_followers(self) -> None:
+        """A leader stops while one of its in-sync followers lacks records that the next leader has."""
+        index = self._for_leaders.choice((0, 1))
+        state, running = self._cluster.state(index), self._cluster.brokers
+        followers = [node_id for node_id in state.isr if node_id != state.leader]
+        if state.leader in running and followers:
+            late = followers[-1]  # the first one will lead
+            ways = [(f"broker {one}", f"broker {late}") for one in self._cluster.node_ids if one != late]
+            ways += [(receiver, sender) for sender, receiver in ways]
+            self._cut_ways(ways)
+            self._cluster.keeper.look()
+            self._world.after(2_000.0, partial(self._mend, ways))
+            stop = partial(self._stop, running[state.leader])
+            self._world.after(300.0 + 600.0 * self._for_leaders.random(), stop)
+
+    def _stop(self, broker: Broker) -> None:
+        if self._cluster.brokers.get(broker.node_id) is broker and broker.is_serving:
+            self._cluster.stop(broker.node_id, SESSION_MS)
 
     KINDS: Final = {
         kill: 4.0,

@@ -17,8 +17,8 @@ from headgate.gateway.coordinator.transactions.transaction import Transaction
 from headgate.gateway.replication.fetching import fetcher
 from headgate.gateway.replication.fetching.fetcher import FollowedPartition, ReplicaFetcher, Truncate
 from headgate.gateway.replication.follower import Follower
-from headgate.gateway.replication.followership import Followership
 from headgate.gateway.replication.in_sync_replicas import InSyncReplicas
+from headgate.gateway.replication.leadership import Leadership
 from headgate.gateway.replication.progress import FollowerProgress, Progress
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import value_of
@@ -69,10 +69,8 @@ def _claims_after_error(self: ReplicaFetcher, partition: FollowedPartition) -> A
     return _begin(self, partition)
 
 
-def _configures_first(self: Followership, follower: Follower, topic: Any, log_config: Any) -> None:
-    if follower.log.config != log_config:
-        follower.configure(log_config)
-    _apply(self, follower, topic, log_config)
+def _commits_all(self: Follower, _high_watermark: int, start_offset: int) -> None:
+    _take_over(self, self.log.end_offset, start_offset)
 
 
 def _forgets_producers(log: Log, staged: Any, headers: Any, view: memoryview) -> None:
@@ -99,6 +97,11 @@ def _commits_before_sync(self: Replica, written_end: int) -> int:
 def _acknowledges_ahead(self: Progress, leader_end: int) -> int:
     ends = sorted(each.log_end for each in self._counted)
     return min(leader_end, ends[-1]) if ends else leader_end
+
+
+def _commits_with_settings(self: Leadership, replica: Replica, topic: Any, log_config: Any) -> None:
+    replica.configure(log_config)
+    _serve(self, replica, topic, log_config)
 
 
 def _reads_to_end(self: Replica, _isolation_level: int) -> int:
@@ -177,7 +180,8 @@ def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, deci
 
 
 _begin = ReplicaFetcher.begin
-_apply = Followership.apply
+_serve = Leadership.apply
+_take_over = Follower.take_over
 _alter = vars(InSyncReplicas)["_alter"]
 _plan = vars(ZooKeeperIsrManager)["_plan"]
 _note_fetch = FollowerProgress.note_fetch
@@ -187,10 +191,10 @@ _replay_marker = GroupShard.replay_marker
 
 MISTAKES: Final[dict[str, Mistake]] = {
     "cuts to the watermark": Mistake(8, ((ReplicaFetcher, "begin", _cuts_to_watermark),)),
-    "cuts nothing": Mistake(5, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
+    "cuts nothing": Mistake(8, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
     "followers acknowledge before the sync": Mistake(3, ((Follower, "is_durable", True),)),
-    "claims after a failed sync": Mistake(2_070_262_666, ((ReplicaFetcher, "begin", _claims_after_error),)),
-    "commits all with its settings": Mistake(5_000_421, ((Followership, "apply", _configures_first),)),
+    "claims after a failed sync": Mistake(2_070_262_638, ((ReplicaFetcher, "begin", _claims_after_error),)),
+    "followers commit what they have": Mistake(20, ((Follower, "take_over", _commits_all),)),
     "followers forget producers": Mistake(2, ((following, "_stage", _forgets_producers),)),
     "a cut log keeps its epochs": Mistake(8, ((Epochs, "forget_behind", _nothing),)),
     "acknowledges at the write": Mistake(0, ((Replica, "_update_commits", _commits_at_write),)),
@@ -198,6 +202,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "acknowledges with the first follower": Mistake(0, ((Progress, "committed_end", _acknowledges_ahead),)),
     "takes a fetch for a copy of all": Mistake(0, ((FollowerProgress, "note_fetch", _claims_fetch),)),
     "acknowledges with too few in sync": Mistake(26, ((Replica, "check_in_sync", _nothing),)),
+    "a leader commits with its settings": Mistake(20, ((Leadership, "apply", _commits_with_settings),)),
     "tells of an end that it does not know": Mistake(23, ((Replica, "is_catching_up", False),)),
     "consumers read to the end": Mistake(0, ((Replica, "readable_end", _reads_to_end),)),
     "reads open transactions": Mistake(0, ((Log, "stable_offset", property(lambda self: self.end_offset)),)),
@@ -205,7 +210,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "takes any batch of a producer": Mistake(2, ((Producers, "check", _nothing),)),
     "forgets the last batches of a producer": Mistake(2, ((Producer, "find", _nothing),)),
     "commits transactions that were aborted": Mistake(0, ((Transaction, "is_commit", True),)),
-    "expands the set unchecked": Mistake(4, ((Progress, "may_join", _takes_any),)),
+    "expands the set unchecked": Mistake(13, ((Progress, "may_join", _takes_any),)),
     "shrinks before the write": Mistake(2, ((InSyncReplicas, "_alter", _shrinks_at_once),)),
     "sets are written over any version": Mistake(33, ((ZooKeeperIsrManager, "_plan", _writes_over_any),)),
     "elects any replica": Mistake(0, ((controller, "next_state", _any_replica),)),
