@@ -5,8 +5,8 @@ LeaderAndIsr (`gateway/zookeeper/controller/log_dir_event_watcher.py`). Another 
 failed one leaves the set. A log that has lost records is a follower's afterwards, or leads in a higher epoch if no
 other replica is in sync. Only the controller raises epochs.
 
-A report is repeated until the metadata have its effect: the controller may be lost with it. A replica that works again
-is reported too.
+A report is repeated until the metadata have its effect: the controller may be lost with it. The waits before the same
+report grow, whatever the metadata do meanwhile. A replica that works again is reported too.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class FailedReplicaReports:
         self._tasks = tasks
         self._changed = WaitList()
         self._reported = frozenset[TopicPartition]()
+        self._backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS)
         self._running: Running[None] | None = None
 
     def soon(self) -> None:
@@ -57,20 +58,24 @@ class FailedReplicaReports:
                 self._running = self._tasks.start_later(self._report())
 
     def _report(self) -> Task[None]:
-        backoff, reported = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS), self._reported
+        reported, backoff = self._reported, self._backoff
         while not self._tasks.scheduler.is_over:
             yield next_turn(self._tasks.scheduler)  # all replicas that fail in this turn
-            failed = self._failed()
+            failed, now_ms = self._failed(), self._tasks.monotonic_ms()
             if failed == self._reported and not any(map(self._is_to_be_replaced, failed)):
                 return
             if failed != reported:
                 backoff.reset()
+            if failed == self._reported and now_ms < backoff.due_ms:
+                yield Changes((self._changed,), backoff.due_ms)
+                continue
             reported = failed
+            backoff.postpone(now_ms)
             self._store.renew_image()  # clients must not be sent here meanwhile
             if (yield from self._store.report_failed(failed, self._lost_records())):
                 self._reported = failed
-            if self._failed() == failed:
-                yield Changes((self._changed,), self._tasks.monotonic_ms() + backoff.next_wait_ms())
+            elif self._failed() == failed:
+                yield Changes((self._changed,), backoff.due_ms)
 
     def _failed(self) -> frozenset[TopicPartition]:
         return frozenset(map(TopicPartition._make, self._replicas.failed))

@@ -5,19 +5,22 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headgate.gateway.app.composition import BrokerParts
 from headgate.gateway.maintenance.tests.test_directory_health import CHANGES
-from headgate.gateway.metadata.image import CONSUMER_OFFSETS, PartitionState
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image, PartitionState, Topic
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Task, Tasks, is_task
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import parked, records
 from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.zookeeper.controller.order_sender import OrderSender
 from headgate.gateway.zookeeper.layout.log_dir_events import LOG_DIR_EVENTS_PATH
+from headgate.gateway.zookeeper.membership.failed_replicas import FailedReplicaReports
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -309,3 +312,51 @@ def test_reports_are_repeated_until_the_controller_acts(monkeypatch: pytest.Monk
     assert disks.state(0).leader == 2
     assert ignored == [1, 1]
     disks.stop()
+
+
+class Reports:
+    """A store that notes reports, which the metadata never follow."""
+
+    def __init__(self) -> None:
+        self.time = ManualTime()
+        self.sent_ms: list[float] = []
+        self.is_connected = True
+        self.failed = {("t", 0)}
+        self.leadership = SimpleNamespace(awaiting_epoch={})
+        topic = Topic("t", bytes(16), (PartitionState(0, 0, (0, 1), (0, 1), 0),), {})
+        self.image = Image.empty()._replace(topics={"t": topic})
+        parts: Any = self
+        self.reports = FailedReplicaReports(parts, parts, 0, Tasks(self.time.clock, self.time.scheduler))
+
+    def renew_image(self) -> None:
+        """Clients are sent here no more."""
+
+    def report_failed(self, _failed: object, _lost: object) -> Task[bool]:
+        self.sent_ms.append(self.time.clock.elapsed_ms)
+        return self.is_connected
+        yield
+
+    def change_metadata(self, milliseconds: int) -> None:
+        """Let time pass, with changes of the metadata all the time."""
+        for _ in range(milliseconds // 50):
+            self.reports.soon()
+            self.time.advance(50)
+
+
+def test_changes_of_the_metadata_repeat_no_report() -> None:
+    store = Reports()
+    store.change_metadata(3_500)
+    assert store.sent_ms == [50, 1_050, 3_050]
+    store.failed = {("t", 0), ("t", 1)}
+    store.change_metadata(100)
+    assert store.sent_ms[3:] == [3_550], "another report waits for nothing"
+
+
+def test_a_report_without_a_connection_is_repeated_with_the_metadata() -> None:
+    store = Reports()
+    store.is_connected = False
+    store.reports.soon()
+    store.time.advance()
+    store.is_connected = True
+    store.change_metadata(100)
+    assert store.sent_ms == [0, 50]
