@@ -232,6 +232,14 @@ class ControllerMachine:
             request.finish(partition, error)
         return bool(waiting)
 
+    def end(self) -> list[object]:
+        """The tickets of the requests that wait: the term has ended, and its decisions are not written any more."""
+        requests = [*self._requests, *self._isr_requests.values()]
+        tickets = [request.ticket for request in requests if request.ticket is not None]
+        tickets += [ticket for ticket, _ in self._shutdowns]
+        self._requests, self._isr_requests, self._shutdowns = [], {}, []
+        return tickets
+
     def _submit(self, request: ElectionRequest | ReassignmentRequest, partitions: Iterable[TopicPartition]) -> None:
         self._requests.append(request)
         for key in partitions:

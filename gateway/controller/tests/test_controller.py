@@ -118,6 +118,15 @@ def test_a_new_partition_waits_for_a_broker() -> None:
     assert machine.decide(0).records == partition_records(TOPIC_ID, 0, [state(2, (2,), (1, 2))])
 
 
+def test_a_term_that_ends_names_the_requests_that_wait() -> None:
+    machine = controller(view(state(1, (1, 2)), state(2, (1, 2))))
+    machine.shut_down("stop", 1, 101)
+    machine.elect("election", PREFERRED, [T0])
+    machine.elect(None, PREFERRED, [T0])
+    assert machine.end() == ["election", "stop"]
+    assert not settle(machine)
+
+
 def test_a_controlled_shutdown_is_answered_when_the_leads_moved() -> None:
     single, only = state(1, (1,), (1,)), state(1, (1,))
     machine = controller(view(state(1, (1, 2)), state(2, (1, 2)), single, only))

@@ -84,9 +84,12 @@ class LeaderElections:
         self.view_changed()
 
     def end(self) -> None:
-        """Decide nothing more: the term has ended."""
+        """Decide nothing more: the term has ended. Requests that wait get NOT_CONTROLLER: the next one decides."""
         if self._timer is not None:
             self._timer.cancel()
+        error = KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller; ask the next one")
+        for reply in self.machine.end() if self.machine is not None else ():
+            cast("Reply", reply)(error)
 
     def _check_balance(self) -> None:
         """Find the partitions that their preferred leaders have to lead again."""

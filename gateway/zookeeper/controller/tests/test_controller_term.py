@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
-from headgate.gateway.zookeeper.session import Create
+from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -90,6 +90,20 @@ def test_a_broker_that_loses_the_election_serves_on(two: TwoBrokers) -> None:
     assert controller.image.topics["t"].partitions[0].leader == 0
     with pytest.raises(KafkaError, match="broker 1 is"):
         controller.delete_topic("t")
+
+
+def test_requests_to_a_term_that_ends_are_refused(two: TwoBrokers) -> None:
+    """A stop of the broker would wait for its own former term as long as for a controller that is gone."""
+    controller, replies = two.stores[0], list[object]()
+    two.change(lambda: controller.create_topic("t", assignments={0: [0, 1]}))
+    controller.shut_down(0, -1)(replies.append)
+    node = Create("/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}', is_ephemeral=True)
+    operations = [Delete("/controller"), node, SetData("/controller_epoch", b"2")]
+    assert not isinstance(two.keeper.transact(two.keeper.sessions[1].session_id, operations), Refused)
+    two.settle()
+    (error,) = replies
+    assert isinstance(error, KafkaError)
+    assert error.code is ErrorCode.NOT_CONTROLLER
 
 
 def test_a_broker_that_wins_reads_everything_again(two: TwoBrokers) -> None:
