@@ -233,7 +233,7 @@ class ControllerMachine:
         return bool(waiting)
 
     def end(self) -> list[object]:
-        """The tickets of the requests that wait: the term has ended, and its decisions are not written any more."""
+        """The tickets of the requests that wait: the term has ended, and writes no decision."""
         requests = [*self._requests, *self._isr_requests.values()]
         tickets = [request.ticket for request in requests if request.ticket is not None]
         tickets += [ticket for ticket, _ in self._shutdowns]
