@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
-from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
+from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SetData
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -98,7 +98,7 @@ def test_requests_to_a_term_that_ends_are_refused(two: TwoBrokers) -> None:
     two.change(lambda: controller.create_topic("t", assignments={0: [0, 1]}))
     controller.shut_down(0, -1)(replies.append)
     node = Create("/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}', is_ephemeral=True)
-    operations = [Delete("/controller"), node, SetData("/controller_epoch", b"2")]
+    operations: list[Operation] = [Delete("/controller"), node, SetData("/controller_epoch", b"2")]
     assert not isinstance(two.keeper.transact(two.keeper.sessions[1].session_id, operations), Refused)
     two.settle()
     (error,) = replies
