@@ -67,11 +67,11 @@ class Progress:
         "_followers",
         "_in_sync",
         "_joining",
-        "_leader_end",
         "change_began_ms",
         "epoch_start",
         "fixed_until_ms",
         "last_fetches_ms",
+        "leader_end",
         "starts",
         "waiters",
     )
@@ -81,7 +81,8 @@ class Progress:
         self._in_sync: frozenset[int] = frozenset()
         self._joining: frozenset[int] = frozenset()
         self._counted: list[FollowerProgress] = []
-        self._leader_end = 0
+        self.leader_end = 0
+        """The end of the leader's log at the last `note_write`."""
         self.epoch_start = 0
         """The end of the leader's log when the leader epoch began."""
         self.fixed_until_ms = 0.0
@@ -98,7 +99,7 @@ class Progress:
     def begin_epoch(self, leader_end: int) -> None:
         """Forget what followers had: in another leader epoch their logs may have been cut."""
         self._followers, self._counted = {}, []
-        self._leader_end = self.epoch_start = leader_end
+        self.leader_end = self.epoch_start = leader_end
         self.fixed_until_ms = 0.0
 
     def assign(self, followers: Collection[int], in_sync: Collection[int], now_ms: float) -> None:
@@ -149,7 +150,7 @@ class Progress:
 
     def note_write(self, leader_end: int, now_ms: float) -> bool:
         """Whether the leader's log has grown since the last call. Followers that had everything begin to lag."""
-        before, self._leader_end = self._leader_end, leader_end
+        before, self.leader_end = self.leader_end, leader_end
         if leader_end <= before:
             return False
         last_fetches_ms = self.last_fetches_ms
@@ -163,7 +164,8 @@ class Progress:
         """The offset that the leader and every counted follower have reached; below the log start if unknown."""
         end = leader_end
         for follower in self._counted:
-            end = min(end, follower.log_end)
+            if follower.log_end < end:  # noqa: PLR1730  a call for each follower of each fetch
+                end = follower.log_end
         return end
 
     def lagging(self, leader_end: int, now_ms: float, max_lag_ms: float) -> frozenset[int]:

@@ -200,14 +200,17 @@ class Replica:
     def note_fetch(self, follower: FollowerFetch, offset: int, log_start: int) -> None:
         """Note that a follower has everything before `offset`; this may move the high watermark.
 
+        A fetch that has waited for records comes again, and is noted once.
         Raises KafkaError as `Progress.check`, and OFFSET_OUT_OF_RANGE for an offset that this log does not have.
         """
         log, progress = self.log, self.progress or _NO_FOLLOWERS
         replicated = progress.check(follower.node_id, follower.broker_epoch)
+        has_moved_start = replicated.log_start != log_start
+        if replicated.fetch_ms == follower.arrival_ms and replicated.log_end == offset and not has_moved_start:
+            return
         written_end = log.written_end
         if not log.start_offset <= offset <= written_end:
             raise self._out_of_range(offset)
-        has_moved_start = replicated.log_start != log_start
         replicated.note_fetch(offset, log_start, written_end, follower.arrival_ms)
         self.advance_high_watermark()
         if has_moved_start:
@@ -225,7 +228,7 @@ class Replica:
         if self.log.config.fsync_before_commit:
             end = min(self.log.recovery_point, end)
         if progress is not None:
-            if progress.note_write(written_end, self.disk.clock.monotonic_ms()):
+            if written_end != progress.leader_end and progress.note_write(written_end, self.disk.clock.monotonic_ms()):
                 self._touch(progress.waiters)
             end = progress.committed_end(end)
         return end

@@ -70,21 +70,24 @@ class PartitionReader:
         """
         diverging, records, self.replica = NO_DIVERGENCE, None, None
         aborted: list[AbortedTransaction] = []
+        offset = wanted.fetch_offset
         try:
             replica = self.find(key, wanted.partition)
             if wanted.current_leader_epoch != -1:
                 replica.check_leader_epoch(wanted.current_leader_epoch)
-            if wanted.last_fetched_epoch >= 0:
+            epoch, log = wanted.last_fetched_epoch, replica.log
+            # Without a call if the client has the latest epoch, and no record that this log lacks
+            if epoch >= 0 and not (epoch == log.epochs.latest <= replica.leader_epoch and offset <= log.end_offset):
                 diverging = _diverging(replica, wanted)
             if self.follower is not None and diverging is NO_DIVERGENCE:
                 in_sync_replicas = self._partitions.leadership.in_sync_replicas
-                in_sync_replicas.note_fetch(replica, self.follower, wanted.fetch_offset, wanted.log_start_offset)
+                in_sync_replicas.note_fetch(replica, self.follower, offset, wanted.log_start_offset)
             if diverging is not NO_DIVERGENCE:
                 self.is_urgent = True
             elif max_bytes > 0 or is_first:
-                records = replica.read(wanted.fetch_offset, max_bytes, self.isolation_level, is_first, blocking)
-                if self.isolation_level == READ_COMMITTED and records and replica.log.has_transactions:
-                    ranges = replica.aborted(wanted.fetch_offset, records, blocking)
+                records = replica.read(offset, max_bytes, self.isolation_level, is_first, blocking)
+                if self.isolation_level == READ_COMMITTED and records and log.has_transactions:
+                    ranges = replica.aborted(offset, records, blocking)
                     aborted = [AbortedTransaction(*transaction) for transaction in ranges]
         except (KafkaError, OSError) as error:
             return self._refused(key, wanted, error)
@@ -94,7 +97,7 @@ class PartitionReader:
             ErrorCode.NONE,
             replica.high_watermark,
             replica.last_stable_offset,
-            replica.log.start_offset,
+            log.start_offset,
             diverging,
             NO_LEADER,
             NO_SNAPSHOT,
