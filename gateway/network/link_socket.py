@@ -139,8 +139,9 @@ class LinkSocket:
         self.connection.connected()
 
     def wake(self) -> None:
-        """The link has bytes to send."""
-        self._engine.mark(self)
+        """The link has bytes to send. After a receive of this round the engine sends them in any case."""
+        if self not in self._engine.served:
+            self._engine.mark(self)
 
     def serve(self, events: int) -> None:
         """Process poll events; 0 means that the driver was marked. `advance` sends the requests."""

@@ -271,8 +271,9 @@ class SocketEngine:
                 self._serve_broker(driver, event[1])
         if self.served:
             self.scheduler.run_soon()  # answers reach the tasks of this broker, which may send the next request
-        for driver in [driver for driver in self.brokers if driver in self._marked]:
-            self._serve_broker(driver, 0)
+        if self._marked:
+            for driver in [driver for driver in self.brokers if driver in self._marked]:
+                self._serve_broker(driver, 0)
         if self.served:
             if self._batcher.is_open:
                 self._settle()
