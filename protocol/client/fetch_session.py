@@ -11,7 +11,7 @@ partitions the broker has: `restart` has the next request name all of them again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from headgate.protocol.errors import ErrorCode
@@ -45,24 +45,26 @@ class FetchSession:
         """The partitions that the last requests have named. Empty before a full request."""
 
     def request(
-        self, named: Mapping[FetchKey, FetchPartition], forgotten: Iterable[FetchKey] = (), **fields: Any
+        self, named: Mapping[FetchKey, FetchPartition], forgotten: Collection[FetchKey] = (), **fields: Any
     ) -> FetchRequest:
         """The next request, with the other `fields` of its message. The broker still has the partitions left out."""
-        leaving = [key for key in forgotten if key in self.members]
         self.members.update(dict.fromkeys(named))
-        for key in leaving:
-            del self.members[key]
-        topics = _by_topic((key, partition) for key, partition in named.items())
-        gone = _by_topic((key, key.number) for key in leaving)
+        gone = self._forget(forgotten) if forgotten else []  # most requests forget nothing
+        topics = _by_topic(named.items())
         return FetchRequest(
             session_id=self._id,
             session_epoch=self.epoch,
             topics=[FetchTopic(topic=name, topic_id=id_, partitions=rows) for (name, id_), rows in topics.items()],
-            forgotten_topics_data=[
-                ForgottenTopic(topic=name, topic_id=id_, partitions=rows) for (name, id_), rows in gone.items()
-            ],
+            forgotten_topics_data=gone,
             **fields,
         )
+
+    def _forget(self, forgotten: Collection[FetchKey]) -> list[ForgottenTopic]:
+        leaving = [key for key in forgotten if key in self.members]
+        for key in leaving:
+            del self.members[key]
+        topics = _by_topic((key, key.number) for key in leaving)
+        return [ForgottenTopic(topic=name, topic_id=id_, partitions=rows) for (name, id_), rows in topics.items()]
 
     def accept(self, response: FetchResponse) -> bool:
         """Take the answer to the last request. False if the next request has to name all partitions."""

@@ -87,21 +87,25 @@ def _sound_batches(log: Log, records: memoryview, leader_epoch: int) -> list[Bat
             break
         if header.base_offset < next_offset and not headers:
             raise UnexpectedAppendOffset(log, header.base_offset, header.last_offset)
-        _check(header, records[position : position + size], next_offset)
+        last_offset = header.last_offset
+        _check(header, last_offset, records[position : position + size], next_offset)
         headers.append(header)
-        position, next_offset = position + size, header.last_offset + 1
+        position, next_offset = position + size, last_offset + 1
     return headers
 
 
-def _check(header: BatchHeader, view: memoryview, next_offset: int) -> None:
+def _check(header: BatchHeader, last_offset: int, view: memoryview, next_offset: int) -> None:
     """Check one batch. No checksum covers its base offset."""
-    offsets = f"the batch with offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < next_offset or header.last_offset_delta < 0:
-        raise corrupt(f"{offsets} does not follow offset {next_offset - 1}")
-    if header.last_offset - next_offset > MAX_RELATIVE_OFFSET:
-        raise corrupt(f"{offsets} is too far from offset {next_offset}, the next one")
+        raise corrupt(f"{_name(header)} does not follow offset {next_offset - 1}")
+    if last_offset - next_offset > MAX_RELATIVE_OFFSET:
+        raise corrupt(f"{_name(header)} is too far from offset {next_offset}, the next one")
     if not legacy_messages.check_crc(view):
-        raise corrupt(f"the CRC of {offsets} is wrong")
+        raise corrupt(f"the CRC of {_name(header)} is wrong")
+
+
+def _name(header: BatchHeader) -> str:
+    return f"the batch with offsets {header.base_offset} to {header.last_offset}"
 
 
 def _fitting(log: Log, headers: Sequence[BatchHeader], number: int, now_ms: int) -> int:
