@@ -72,6 +72,19 @@ def test_followers_are_woken_by_records_and_not_by_the_watermark(replica: Replic
     assert replica.progress.waiters.watches == (watch,)
 
 
+def test_a_fetch_that_comes_again_for_records_is_noted_once(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica.assign(0, 1, (0, 1), (0, 1), 1, NOW_MS)
+    waits = FollowerFetch(1, 1, NOW_MS)
+    replica.note_fetch(waits, 0, 0)
+    replica.append(records(b"a"), ACKS_ALL, NOW_MS)
+    moved: list[int] = []
+    monkeypatch.setattr(Replica, "advance_high_watermark", lambda noted: moved.append(noted.log.end_offset))
+    replica.note_fetch(waits, 0, 0)
+    assert moved == []
+    replica.note_fetch(FollowerFetch(1, 1, NOW_MS + 1), 1, 0)
+    assert moved == [1]
+
+
 def test_the_high_watermark_follows_written_not_staged_batches(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
