@@ -34,7 +34,8 @@ class FileSlice:
         return self.length
 
     def __del__(self) -> None:
-        self.release()
+        if self._file is not None:
+            self.release()
 
     def __repr__(self) -> str:
         return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
