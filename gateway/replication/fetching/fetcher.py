@@ -355,7 +355,7 @@ class ReplicaFetcher:
         """The next request; None while there is nothing to ask, until `wake_ms` at the latest."""
         if self._asked is not None or now_ms < self._retry.due_ms:
             return None
-        question = self._lookup()
+        question = self._lookup() if self._lookups else None
         if question is None and self._counts[FetchState.FETCHING] and not self._is_in_grace(now_ms):
             question = self._fetch_request(now_ms)
         self._asked = question
@@ -464,7 +464,8 @@ class ReplicaFetcher:
                     work = self._take_row(partition, row, now_ms)
                     if work is not None:
                         yield work
-        self._log_refused(now_ms)
+        if self._refused:
+            self._log_refused(now_ms)
         self._names_all = not continues
         if not continues:
             self._restart_session()
@@ -472,7 +473,7 @@ class ReplicaFetcher:
     def _log_refused(self, now_ms: float) -> None:
         """Log the partitions that the leader still refuses after the time of an election, all in one line."""
         refused, self._refused = self._refused, {}
-        if refused and now_ms >= self._next_line_ms:
+        if now_ms >= self._next_line_ms:
             self._next_line_ms = now_ms + LINE_EVERY_MS
             partition, reason = next(iter(refused.items()))
             message = "a leader still refuses fetches of %d partitions, such as %s-%d: %s"
