@@ -230,13 +230,14 @@ class _LeaderTask:
         self._link.close()
 
     def _run(self) -> Task[None]:
-        machine, now_ms = self.machine, self._tasks.monotonic_ms
+        machine = self.machine
         while True:
-            for work in machine.resume(now_ms()):
+            now_ms = self._tasks.monotonic_ms()
+            for work in machine.resume(now_ms):
                 self._perform(work)
-            question = machine.next_question(now_ms())
+            question = machine.next_question(now_ms)
             if question is None:
-                yield Changes((self._changed,), machine.wake_ms(now_ms()))
+                yield Changes((self._changed,), machine.wake_ms(now_ms))
             else:
                 yield from self._ask(question)
 
