@@ -168,7 +168,11 @@ def test_slices_without_an_answer_are_completed(
 
 def test_a_change_of_a_client_is_written_between_slices(large: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     multis = MultisInFlight(large, monkeypatch)
-    multis.events[1] = lambda: large.time.scheduler.call_soon(lambda: large.metadata.create_topic("new", 1))
+
+    def create() -> None:
+        large.metadata.create_topic("new", 1)
+
+    multis.events[1] = partial(large.time.scheduler.call_soon, create)
     large.lose(1)
     check_moved(large)
     paths = [operations[-1].path for operations in multis.sent]
