@@ -75,10 +75,10 @@ def test_a_follower_is_killed_and_comes_back(cluster: Cluster, is_noticed: bool,
 
 
 def test_replicas_move_though_the_controller_is_killed(cluster: Cluster, figure: Callable[[str], None]) -> None:
-    """Kafka's tool moves half of the partitions off a broker, and gives the others a third replica."""
+    """Kafka's tool moves a partition off a broker, and gives another one a third replica."""
     controller, other, idle, _ = cluster.roles()
-    with Traffic(cluster, [(controller, other), (other, controller)] * 2) as traffic:
-        placement = [(idle, other), (other, controller, idle)] * 2
+    with Traffic(cluster, [(controller, other), (other, controller)]) as traffic:
+        placement = [(idle, other), (other, controller, idle)]
         plan = Plan(cluster, dict.fromkeys((traffic.topic, traffic.java_topic), placement))
         plan.begin_without(idle)
         cluster.kill(controller)
@@ -88,14 +88,10 @@ def test_replicas_move_though_the_controller_is_killed(cluster: Cluster, figure:
         cluster.start(controller)
         full_s = cluster.wait_for_full_sets()
         until(plan.is_completed, "the end of all moves", LIMIT_S)
-        traffic.flow()
     count = traffic.check()
     for topic in plan.placements:
         assert [state.replicas for state in cluster.states(topic)] == placement
-        assert {path.name for path in cluster.brokers[controller].data.glob(f"{topic}-*")} == {
-            f"{topic}-1",
-            f"{topic}-3",
-        }
+        assert [path.name for path in cluster.brokers[controller].data.glob(f"{topic}-?")] == [f"{topic}-1"]
     figure(f"{cluster.kind}: replicas moved, {count} records in all logs; sets full {full_s:.2f} s after the start")
 
 
