@@ -193,7 +193,7 @@ class Conversions:
         self._queue: deque[_Job] = deque()
         self._running: _Job | None = None
         self._hung = 0  # conversions that wait for a disk, beside the running one
-        self._look_at = _FEW  # the queue length at which unwanted conversions are removed
+        self._purge_at = _FEW  # the queue length at which unwanted conversions are removed
         self._turn_bytes = 0  # bytes converted on the loop in the present turn
         self.waiting_bytes = 0
 
@@ -253,7 +253,7 @@ class Conversions:
         `is_wanted` is also called from a thread. `is_reading`: the steps may wait for a disk. Raises
         KafkaError(REQUEST_TIMED_OUT) if too many bytes wait already.
         """
-        if len(self._queue) >= self._look_at:
+        if len(self._queue) >= self._purge_at:
             self._forget_unwanted()
         if self.waiting_bytes > MAX_WAITING_BYTES:
             message = f"{self.waiting_bytes} bytes of records wait to be converted"
@@ -268,7 +268,7 @@ class Conversions:
         wanted = deque(job for job in self._queue if job.is_wanted())
         self.waiting_bytes -= sum(job.size for job in self._queue) - sum(job.size for job in wanted)
         self._queue = wanted
-        self._look_at = max(_FEW, 2 * len(wanted))
+        self._purge_at = max(_FEW, 2 * len(wanted))
 
     def _next(self) -> None:
         self._running = None

@@ -1,7 +1,7 @@
 """The recurring work of a broker: flushes, rolls, retention, checkpoints, repairs.
 
 Worker threads do all work that waits for the disk: flushes (`replication/group_commit.py`), checkpoints and removal of
-deleted files (`directory_maintenance.py`), the look at the disk space. Other work runs on the loop in short pieces.
+deleted files (`directory_maintenance.py`), the checks of the disk space. Other work runs on the loop in short pieces.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.maintenance")
 
-# The longest interval between looks for due flushes; `log.flush.scheduler.interval.ms` may shorten it.
+# The longest interval between searches for due flushes; `log.flush.scheduler.interval.ms` may shorten it.
 FLUSH_CHECK_MS = 1_000
 # The wait before failed creations of partitions are tried again; doubled while all fail.
 RETRY_MS, MAX_RETRY_MS = 1_000, 16_000
-# The interval between looks for deleted files whose file.delete.delay.ms is over.
+# The interval between searches for deleted files whose file.delete.delay.ms is over.
 REMOVE_MS = 1_000
-# The interval between looks for logs that need a repair.
+# The interval between searches for logs that need a repair.
 REPAIR_MS = 1_000
 # The interval of retention while a disk is nearly full.
 LOW_CHECK_MS = 10_000
@@ -89,7 +89,7 @@ class BrokerMaintenance:
         """Run each work at its interval, first after one interval."""
         for interval_ms, work in self._works:
             self._again(interval_ms, work)
-        self._space.look()
+        self._space.refresh()
 
     def measure(self, metrics: Metrics) -> None:
         """Register the gauges of the disks."""

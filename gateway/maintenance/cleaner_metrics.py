@@ -1,6 +1,6 @@
 """The metrics of compaction.
 
-Gauges describe the last look at all logs, the last compaction, or the present; counters count since the broker's start.
+Gauges describe the last check of all logs, the last compaction, or now; counters count since the broker's start.
 Source: the metrics of Apache Kafka's `LogCleaner` and `LogCleanerManager`.
 """
 
@@ -25,7 +25,7 @@ class CleanerMetrics:
     def __init__(self, metrics: Metrics, clock: Clock, uncleanable: Callable[[], Collection[Log]]) -> None:
         """`uncleanable`: the damaged logs, which are not compacted."""
         self._clock = clock
-        self._looked_ms = clock.monotonic_ms()
+        self._checked_ms = clock.monotonic_ms()
         self._dirty_ratio = self._table_share = 0.0
         self._overdue_ms = self._run_ms = 0
         self._runs = metrics.counter("compaction.runs")
@@ -36,16 +36,16 @@ class CleanerMetrics:
         self._dropped = metrics.counter("compaction.records.dropped")
         metrics.gauge("compaction.dirty.percent", lambda: 100 * self._dirty_ratio)
         metrics.gauge("compaction.delay.seconds", lambda: self._overdue_ms / 1000)
-        metrics.gauge("compaction.last.look.seconds", lambda: (clock.monotonic_ms() - self._looked_ms) / 1000)
+        metrics.gauge("compaction.last.look.seconds", lambda: (clock.monotonic_ms() - self._checked_ms) / 1000)
         metrics.gauge("compaction.last.run.seconds", lambda: self._run_ms / 1000)
         metrics.gauge("compaction.buffer.percent", lambda: 100 * self._table_share)
         metrics.gauge("compaction.uncleanable.partitions", lambda: len(uncleanable()))
         metrics.gauge("compaction.uncleanable.bytes", lambda: sum(log.segments.size for log in uncleanable()))
 
-    def looked(self, found: Iterable[CleanableRatio]) -> None:
-        """Note a look at all logs. `found`: the logs that may be compacted, now or once they are dirtier."""
+    def note_check(self, found: Iterable[CleanableRatio]) -> None:
+        """Note a check of all logs. `found`: the logs that may be compacted, now or once they are dirtier."""
         found = list(found)
-        self._looked_ms = self._clock.monotonic_ms()
+        self._checked_ms = self._clock.monotonic_ms()
         self._dirty_ratio = max((cleanable.ratio for cleanable in found), default=0.0)
         self._overdue_ms = max((cleanable.overdue_ms for cleanable in found if cleanable.dirty_bytes), default=0)
 
@@ -69,5 +69,5 @@ class CleanerMetrics:
         self._runs.add()
 
     def failed(self) -> None:
-        """Count a failed compaction, or a failed look at a log."""
+        """Count a failed compaction, or a failed check of a log."""
         self._failures.add()

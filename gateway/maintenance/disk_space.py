@@ -32,7 +32,7 @@ from headgate.storage.files import NO_ROOM
 
 logger = logging.getLogger("headgate.space")
 
-LOOK_MS, QUICK_LOOK_MS = 1_000.0, 50.0
+CHECK_MS, QUICK_CHECK_MS = 1_000.0, 50.0
 # A disk counts as hung after this time without an answer.
 HUNG_MS = 10_000.0
 # Producers are served again once the limit and a quarter of it (1 / MARGIN) is free.
@@ -56,14 +56,14 @@ def is_low(free: int, least: int, was_low: bool) -> bool:
     return free < (least + least // MARGIN if was_low else least)
 
 
-def next_look_ms(free: int, least: int, taken: int, elapsed_ms: float) -> float:
-    """The wait until the next look in ms: the time in which half of the space above the limit may be used. Pure.
+def next_check_ms(free: int, least: int, taken: int, elapsed_ms: float) -> float:
+    """The wait until the next check in ms: the time in which half of the space above the limit may be used. Pure.
 
     `taken` bytes were used in the last `elapsed_ms`.
     """
     if taken <= 0 or elapsed_ms <= 0 or free <= least:
-        return LOOK_MS
-    return min(LOOK_MS, max(QUICK_LOOK_MS, (free - least) / 2 / taken * elapsed_ms))
+        return CHECK_MS
+    return min(CHECK_MS, max(QUICK_CHECK_MS, (free - least) / 2 / taken * elapsed_ms))
 
 
 class DiskSpace:
@@ -83,15 +83,15 @@ class DiskSpace:
         self._clock = clock
         self._scheduler = scheduler
         self._changed = changed
-        self._looked: dict[str, tuple[float, int]] = {}  # directory -> time of the last look, free bytes
+        self._measured: dict[str, tuple[float, int]] = {}  # directory -> time of the last check, free bytes
         self._unknown: set[str] = set()  # directories with a logged error
 
     @property
     def least(self) -> int:
-        """The free bytes of the fullest disk; 0 before the first look."""
-        return min((free for _, free in self._looked.values()), default=0)
+        """The free bytes of the fullest disk; 0 before the first check."""
+        return min((free for _, free in self._measured.values()), default=0)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Begin to watch all disks."""
         for status in self._partitions.directories.values():
             run(self._watch(status))
@@ -104,7 +104,7 @@ class DiskSpace:
     def _watch(self, status: DirectoryStatus) -> Task[None]:
         """Read the free space of a disk, again and again."""
         while True:
-            wait_ms, timer = LOOK_MS, self._scheduler.call_after(HUNG_MS, partial(self._note_hung, status))
+            wait_ms, timer = CHECK_MS, self._scheduler.call_after(HUNG_MS, partial(self._note_hung, status))
             try:
                 found = yield partial(self._scheduler.in_thread, partial(self._partitions.space, status.path))
                 status.space = DirectorySpace(*found)
@@ -119,7 +119,7 @@ class DiskSpace:
             if status.space is not None:
                 try:
                     wait_ms = self._note(status, status.space)
-                except Exception:  # without a further look producers would stay refused forever
+                except Exception:  # without a further check producers would stay refused forever
                     logger.exception("the free space of %s is known, but a listener failed", status.path)
             yield sleep(self._scheduler, wait_ms)
 
@@ -141,9 +141,9 @@ class DiskSpace:
         if status.is_exhausted and space.free >= max(least + least // MARGIN, LEAST_ROOM):
             status.set_exhausted(is_exhausted=False)
         now_ms = self._clock.monotonic_ms()
-        before_ms, before = self._looked.get(status.path, (now_ms, space.free))
-        self._looked[status.path] = now_ms, space.free
-        return next_look_ms(space.free, least, before - space.free, now_ms - before_ms)
+        before_ms, before = self._measured.get(status.path, (now_ms, space.free))
+        self._measured[status.path] = now_ms, space.free
+        return next_check_ms(space.free, least, before - space.free, now_ms - before_ms)
 
     def _change(self, status: DirectoryStatus, space: DirectorySpace, least: int, now_low: bool) -> None:
         if now_low:

@@ -1,7 +1,7 @@
 """The log cleaner: decides which log is compacted next.
 
-Every `log.cleaner.backoff.ms` the cleaner looks at the logs of compacted topics, a few hundred in each turn of the
-loop, and compacts the dirtiest due log (`compaction_run`); then the next. If the look needs bytes that are not in
+Every `log.cleaner.backoff.ms` the cleaner checks the logs of compacted topics, a few hundred in each turn of the
+loop, and compacts the dirtiest due log (`compaction_run`); then the next. If the check needs bytes that are not in
 memory, a thread reads them, for one log of each disk at a time; the other logs do not wait.
 
 After an error of the disk, such as a full disk, the cleaner tries the log again after growing delays. A damaged log is
@@ -79,8 +79,8 @@ class LogCleaner:
         self._make_worker = make_worker
         self._cleanings: dict[Key, _Cleaning] = {}  # only logs that are being compacted, or whose compaction failed
         self._idle: list[Worker] = []
-        self._look = SingleTask()
-        self._looked_ms = 0.0
+        self._checking = SingleTask()
+        self._checked_ms = 0.0
         self._cold: dict[str, dict[Key, Replica]] = {}  # by log directory; a thread reads for the first of each
         self.is_stopped = False
         self.metrics = CleanerMetrics(metrics, clock, self._uncleanable)
@@ -98,8 +98,8 @@ class LogCleaner:
     def start(self) -> None:
         """Look for work every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is false."""
         if self._config.log_cleaner_enable:
-            self._looked_ms = self._clock.monotonic_ms()
-            self._look_later()
+            self._checked_ms = self._clock.monotonic_ms()
+            self._check_later()
 
     def stop(self) -> None:
         """Abort everything. The next start removes new segments that were not swapped in."""
@@ -109,23 +109,23 @@ class LogCleaner:
                 worker.close()
         self._idle.clear()
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         """Check often whether the backoff is over, as the setting may change at any time."""
 
-        def look() -> None:
-            self._look_later()
-            if self._clock.monotonic_ms() - self._looked_ms >= self._config.log_cleaner_backoff_ms:
-                self.look()
+        def check() -> None:
+            self._check_later()
+            if self._clock.monotonic_ms() - self._checked_ms >= self._config.log_cleaner_backoff_ms:
+                self.check()
 
-        self._scheduler.call_after(min(max(1, self._config.log_cleaner_backoff_ms), MAX_BACKOFF_MS), look)
+        self._scheduler.call_after(min(max(1, self._config.log_cleaner_backoff_ms), MAX_BACKOFF_MS), check)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look at all logs, over some turns of the loop, and compact the dirtiest due ones, while a thread is free."""
-        self._look.start(self._compact_due)
+        self._checking.start(self._compact_due)
 
     def _compact_due(self) -> Task[None]:
         while not self._is_over and len(self.running) < self._config.log_cleaner_threads:
-            self._looked_ms = self._clock.monotonic_ms()
+            self._checked_ms = self._clock.monotonic_ms()
             self._forget_deleted()
             chosen = yield from self._dirtiest()
             if chosen is None:
@@ -176,7 +176,7 @@ class LogCleaner:
                 continue
             if cleanable is not None:
                 found.append((replica, cleanable))
-        self.metrics.looked(cleanable for _, cleanable in found)
+        self.metrics.note_check(cleanable for _, cleanable in found)
         # Imported late, here and below: a start needs no compaction
         from headgate.storage.cleanup.compaction import planning
 
@@ -184,11 +184,11 @@ class LogCleaner:
         return None if chosen is None else found[chosen]
 
     def _is_cold(self, replica: Replica) -> bool:
-        """Whether a log waits for a read from its disk; a later look assesses it."""
+        """Whether a log waits for a read from its disk; a later check assesses it."""
         return any((replica.topic, replica.index) in waiting for waiting in self._cold.values())
 
     def _wait_for_disk(self, replica: Replica, cold: WouldBlock) -> None:
-        """Have a log wait for a read from its disk; a later look assesses it."""
+        """Have a log wait for a read from its disk; a later check assesses it."""
         cold.release()
         is_first = cold.disk not in self._cold
         self._cold.setdefault(cold.disk, {})[replica.topic, replica.index] = replica
@@ -196,7 +196,7 @@ class LogCleaner:
             run(self._assess_cold(cold.disk))
 
     def _assess_cold(self, disk: str) -> Task[None]:
-        """Assess the logs that wait for a disk, one after another; then look at all logs again."""
+        """Assess the logs that wait for a disk, one after another; then check all logs again."""
         waiting = self._cold[disk]
         while True:
             key, replica = next(iter(waiting.items()))
@@ -210,7 +210,7 @@ class LogCleaner:
                 break
             yield sleep(self._scheduler, 0)
         del self._cold[disk]
-        self.look()
+        self.check()
 
     def _assess_by_thread(self, replica: Replica) -> Task[None]:
         """Have a thread read what the assessment of a log needs."""
@@ -271,7 +271,7 @@ class LogCleaner:
             worker.close()
         else:
             self._idle.append(worker)
-            self._scheduler.call_after(0, self.look)
+            self._scheduler.call_after(0, self.check)
 
     def _cleaning_of(self, replica: Replica) -> _Cleaning:
         """The state of the present log of a partition."""
@@ -296,7 +296,7 @@ class LogCleaner:
         return is_of_partition and log.config.is_compacted and not self.is_stopped
 
     def failed(self, replica: Replica, error: BaseException) -> None:
-        """Note a failed compaction, or a failed look at a log."""
+        """Note a failed compaction, or a failed check of a log."""
         from headgate.storage.cleanup.compaction.compaction_job import Damaged
 
         key, cleaning = (replica.topic, replica.index), self._cleaning_of(replica)

@@ -1,7 +1,7 @@
 """The in-sync sets of the partitions that this broker leads: who joins, who leaves, and the changes under way.
 
 A follower joins once it has what the set has committed; its fetches say so. A follower leaves after
-`replica.lag.time.max.ms` without having caught up; a look at every half of that time finds it, as in Kafka.
+`replica.lag.time.max.ms` without having caught up; a check at every half of that time finds it, as in Kafka.
 
 A change of the set is a conditional write to the stored state of the partition, behind `IsrChanges`. A partition has
 one change under way. Until the outcome is known, the high watermark counts the followers of both sets. A refused change
@@ -34,7 +34,7 @@ LINE_MS = 100.0
 """The time for which changes share log lines: a broker that is back joins the sets of hundreds of partitions."""
 MOST_LINES = 8
 AT_ONCE = 64
-"""The partitions whose followers are looked at in one turn: one costs about 2 us."""
+"""The partitions whose followers are checked in one turn: one costs about 2 us."""
 
 
 class IsrChanges(Protocol):
@@ -78,7 +78,7 @@ class InSyncReplicas:
         self._config = config
         self._tasks = tasks
         self._watched: dict[Replica, None] = {}
-        self._look = SingleTask()
+        self._lag_check = SingleTask()
         self.changes: IsrChanges = FixedSets()
         self.first_fetches = FirstFetches(tasks)
         self.leader_lookup: LeaderFinder | None = None
@@ -95,7 +95,7 @@ class InSyncReplicas:
         replica.progress.last_fetches_ms = self._last_fetches_ms
         self._watched[replica] = None
         self.first_fetches.expect(replica)
-        self._look.start(self._look_for_lag)
+        self._lag_check.start(self._check_lag)
 
     def note_request(self, follower: FollowerFetch) -> None:
         """Note a request of a follower, whatever its partitions."""
@@ -121,9 +121,9 @@ class InSyncReplicas:
         if has_more:
             wished, self._wished = self._wished, {}
             for replica in wished:
-                self._look_again(replica)
+                self._read_again(replica)
 
-    def _look_again(self, replica: Replica) -> None:
+    def _read_again(self, replica: Replica) -> None:
         """Have the sessions of followers read the partition again: their offsets are the proof, not what is noted here.
 
         Without new records a session has nothing of the partition in its next fetch.
@@ -131,7 +131,7 @@ class InSyncReplicas:
         if replica.progress is not None and not replica.has_resigned:
             self._tasks.touch(replica.progress.waiters)
 
-    def _look_for_lag(self) -> Task[None]:
+    def _check_lag(self) -> Task[None]:
         """Find the followers that lag, until no partition has followers."""
         while self._watched and not self._tasks.scheduler.is_over:
             max_lag_ms = self._config.replica_lag_time_max_ms
@@ -166,7 +166,7 @@ class InSyncReplicas:
         return is_free
 
     def _alter_once(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[None]:
-        """Change the stored in-sync set; then the followers outside of it are looked at.
+        """Change the stored in-sync set; then the followers outside of it are read again.
 
         A follower may have caught up meanwhile, and have no other reason to name the partition in a fetch.
         """
@@ -174,7 +174,7 @@ class InSyncReplicas:
         if is_refused:
             yield sleep(self._tasks.scheduler, RETRY_MS)
         if len(replica.isr) < len(replica.replicas):
-            self._look_again(replica)
+            self._read_again(replica)
 
     def _alter(self, replica: Replica, progress: Progress, isr: tuple[int, ...]) -> Task[bool]:
         """Change the stored in-sync set. Returns whether the change was refused.

@@ -58,7 +58,7 @@ class LeaderEpochBumps:
             self._metadata.renew_image()
             self._ask(wanted)
         if self._partitions.leadership.awaiting_epoch:
-            self._look_again()
+            self._check_again()
         else:
             self._backoff.reset()
 
@@ -75,7 +75,7 @@ class LeaderEpochBumps:
         names = ", ".join(f"{topic}-{index}" for topic, index in keys)
         logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """Check again later: the change may fail, or take long."""
         if not self._is_waiting:
             self._is_waiting = True

@@ -127,7 +127,7 @@ class BoundedExecutor:
         self._most = most
         self.running = 0
         self.waiting: deque[_Waiting] = deque()
-        self._look_at = _FEW  # the queue length at which unwanted work is removed
+        self._purge_at = _FEW  # the queue length at which unwanted work is removed
 
     @property
     def is_full(self) -> bool:
@@ -144,7 +144,7 @@ class BoundedExecutor:
             self._begin(work, resume)
             return
         self.waiting.append(_Work(work, resume, is_wanted))
-        if len(self.waiting) == self._look_at:
+        if len(self.waiting) == self._purge_at:
             self._scheduler.call_soon(self._forget_unwanted)
 
     def when_free(self, begin: Callable[[], None]) -> None:
@@ -184,7 +184,7 @@ class BoundedExecutor:
                 self.waiting.append(work)
             else:
                 self._forget(work)
-        self._look_at = max(_FEW, 2 * len(self.waiting))
+        self._purge_at = max(_FEW, 2 * len(self.waiting))
 
     def _forget(self, work: _Work) -> None:
         self._scheduler.call_soon(partial(work.resume, UnwantedError("the work is not wanted any more")))

@@ -125,7 +125,7 @@ def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None)
         for key in partitions:
             if key in found:
                 raise StorageError(f"{'-'.join(map(str, key))} is in {path} and in {found[key].path}; remove one")
-            found[key] = _look(files, f"{path}/{layout.partition_name(*key)}")
+            found[key] = _read_partition(files, f"{path}/{layout.partition_name(*key)}")
     if metadata_path is not None and files.exists(f"{metadata_path}/{CLUSTER_METADATA}-0"):
         cluster_metadata = f"{metadata_path}/{CLUSTER_METADATA}-0"
     return Survey(_one(metas), found, cluster_metadata, others)
@@ -154,7 +154,7 @@ def _one(metas: dict[str, Meta]) -> Meta:
     return next(iter(metas.values()))
 
 
-def _look(files: Files, path: str) -> KafkaPartition:
+def _read_partition(files: Files, path: str) -> KafkaPartition:
     try:
         known = epochs.read_entries(files, path) or ()
     except BadFile:  # the opening of the log rebuilds the checkpoint from the batches

@@ -159,13 +159,13 @@ class FetchPlan:
                 self._note_cold(cold)
                 row = self._read(key, wanted, 0, False, True)
             if items is not None:
-                self._note_look(items[len(rows)], wanted, row)
+                self._note_read(items[len(rows)], wanted, row)
             if row.records is not None:
                 size += len(row.records)
             rows.append(row)
         self._size = size
 
-    def _note_look(self, item: CachedPartition, wanted: FetchPartition, row: PartitionData) -> None:
+    def _note_read(self, item: CachedPartition, wanted: FetchPartition, row: PartitionData) -> None:
         """Make a partition clean if it has nothing to read now; its session watches it for the next change."""
         item.is_clean = False
         replica = self.reader.replica
@@ -287,7 +287,7 @@ class FetchPlan:
         rows: FetchRows = []
         for number, item in enumerate(marked):
             try:
-                rows.append(self._look_at(item, turn))
+                rows.append(self._recount(item, turn))
             except WouldBlock as cold:
                 self._note_cold(cold)
                 release_all(rows)
@@ -300,11 +300,11 @@ class FetchPlan:
         """Whether a partition's own limit is the lowest."""
         return wanted[1].partition_max_bytes <= self._max_bytes
 
-    def _look_at(self, item: CachedPartition, turn: SessionTurn) -> PartitionData:
+    def _recount(self, item: CachedPartition, turn: SessionTurn) -> PartitionData:
         """Count a partition again. Raises WouldBlock."""
         key, wanted = item.wanted
         row = self._read(key, wanted, wanted.partition_max_bytes, True, False)
-        self._note_look(item, wanted, row)
+        self._note_read(item, wanted, row)
         replica = self.reader.replica
         if turn.keep(item, row) and replica is not None:
             waiters = self.reader.waiters(replica)

@@ -72,14 +72,14 @@ class Compactions:
         self.workers, self.cleaning = node.workers, node.parts.log_cleaner
         self._time = node.time
 
-    def look(self) -> None:
-        self.cleaning.look()
+    def check(self) -> None:
+        self.cleaning.check()
         self._time.advance()
 
     def run(self) -> list[str]:
         """Until nothing waits any more; the steps that were made."""
         made = []
-        self.look()
+        self.check()
         while waiting := [worker for worker in self.workers if worker.waiting]:
             made.append(waiting[0].step())
             self._time.advance()

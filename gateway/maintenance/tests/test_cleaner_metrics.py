@@ -39,7 +39,7 @@ def test_the_last_look_tells_its_age_and_how_dirty_logs_are(node: HandlerBroker,
     compactions.run()
     assert measured(node, "dirty.percent") == [0]
     waiting = dirty(node, "waiting", settings={"min.cleanable.dirty.ratio": "1"})
-    compactions.look()
+    compactions.check()
     node.time.advance(5000)
     assert not compactions.cleaning.running
     assert measured(node, "dirty.percent", "last.look.seconds") == [100, pytest.approx(5)]
@@ -49,7 +49,7 @@ def test_the_last_look_tells_its_age_and_how_dirty_logs_are(node: HandlerBroker,
 def test_who_waits_too_long_is_told_of(node: HandlerBroker, compactions: Compactions) -> None:
     node.time.advance(NOW_MS + 90_000 - node.time.clock.now_ms())
     dirty(node, settings={"max.compaction.lag.ms": "60000"})
-    compactions.look()
+    compactions.check()
     assert measured(node, "delay.seconds") == [30]
     while compactions.workers[0].waiting:
         node.time.advance(1000)
@@ -62,11 +62,11 @@ def test_a_failure_is_counted_and_a_damaged_log_until_it_is_deleted(
     node: HandlerBroker, compactions: Compactions
 ) -> None:
     replica = dirty(node)
-    compactions.look()
+    compactions.check()
     compactions.workers[-1].fail(OSError(28, "no space left on device"))
     assert measured(node, "failures", "uncleanable.partitions", "uncleanable.bytes") == [1, 0, 0]
     node.time.advance(FIRST_DELAY_MS)
-    compactions.look()
+    compactions.check()
     compactions.workers[-1].fail(Damaged("byte 7"))
     names = ("runs", "failures", "uncleanable.partitions", "uncleanable.bytes")
     assert measured(node, *names) == [0, 2, 1, replica.log.segments.size]
@@ -76,7 +76,7 @@ def test_a_failure_is_counted_and_a_damaged_log_until_it_is_deleted(
 
 def test_a_round_that_ends_as_its_topic_was_deleted_is_neither(node: HandlerBroker, compactions: Compactions) -> None:
     dirty(node)
-    compactions.look()
+    compactions.check()
     compactions.workers[0].step()
     node.services.metadata.delete_topic("t")
     compactions.workers[0].step()

@@ -16,7 +16,7 @@ from headgate.storage.tests.builders import delete_old_segments
 
 def test_a_topic_that_is_deleted_meanwhile(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     dirty(node)
-    compactions.look()
+    compactions.check()
     worker = compactions.workers[0]
     worker.step()
     node.services.metadata.delete_topic("t")
@@ -33,7 +33,7 @@ def test_a_topic_that_is_deleted_at_any_step_is_nothing_to_be_told_of(
     node: HandlerBroker, compactions: Compactions, caplog: Any, steps: int
 ) -> None:
     dirty(node)
-    compactions.look()
+    compactions.check()
     worker = compactions.workers[0]
     for _ in range(steps):
         if worker.waiting:
@@ -52,7 +52,7 @@ def test_a_topic_that_is_deleted_at_any_step_is_nothing_to_be_told_of(
 
 def test_a_policy_that_changes_meanwhile_ends_it(node: HandlerBroker, compactions: Compactions) -> None:
     partition = dirty(node)
-    compactions.look()
+    compactions.check()
     compactions.workers[0].step()
     node.services.metadata.change_topic_configs("t", {"cleanup.policy": "delete"})
     compactions.workers[0].step()
@@ -62,7 +62,7 @@ def test_a_policy_that_changes_meanwhile_ends_it(node: HandlerBroker, compaction
 
 def test_segments_that_are_deleted_meanwhile_end_it(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     replica = dirty(node, settings={"cleanup.policy": "compact,delete"})
-    compactions.look()
+    compactions.check()
     worker = compactions.workers[0]
     worker.step()
     replica.log.advance_start(replica.log.segments[1].base_offset)
@@ -80,7 +80,7 @@ def test_without_room_for_a_new_segment_none_is_begun(
 ) -> None:
     replica = dirty(node)
     monkeypatch.setattr(replica.log.pool.files, "space", lambda path: (10**12, 100))
-    compactions.look()
+    compactions.check()
     compactions.workers[0].step()
     assert "but only 100 are free" in caplog.text
     assert not compactions.cleaning.running
@@ -96,7 +96,7 @@ def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
         return 10**12, 10**11
 
     monkeypatch.setattr(replica.log.pool.files, "space", space)
-    compactions.look()
+    compactions.check()
     threads = node.time.scheduler.hold()
     (worker,) = compactions.workers
     worker.step()
@@ -109,13 +109,13 @@ def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
 
 def test_it_stops_in_the_middle(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     partition = dirty(node)
-    compactions.look()
+    compactions.check()
     worker = compactions.workers[0]
     worker.step()
     compactions.cleaning.stop()
     assert worker.is_closed
     worker.fail(StoppedError("the worker was closed"))
-    compactions.look()
+    compactions.check()
     assert not compactions.cleaning.running
     assert len(offsets(partition)) == 12
     assert not caplog.records

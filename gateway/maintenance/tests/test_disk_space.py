@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.maintenance.disk_space import (
-    LOOK_MS,
-    QUICK_LOOK_MS,
+    CHECK_MS,
+    QUICK_CHECK_MS,
     DiskSpace,
     is_low,
     least_free,
-    next_look_ms,
+    next_check_ms,
 )
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request, produce_request
@@ -45,19 +45,19 @@ def test_a_quarter_more_has_to_be_free_before_it_ends() -> None:
     assert not is_low(0, 0, was_low=True), "0 is never"
 
 
-def test_a_disk_that_fills_quickly_is_looked_at_more_often() -> None:
-    assert next_look_ms(1_100, 100, 100, 1_000) == LOOK_MS
-    assert next_look_ms(1_100, 100, 1_000, 1_000) == 500
-    assert next_look_ms(1_100, 100, 1_000, 100) == QUICK_LOOK_MS
-    assert next_look_ms(1_100, 100, -500, 1_000) == LOOK_MS
-    assert next_look_ms(50, 100, 10, 1_000) == LOOK_MS
+def test_a_disk_that_fills_quickly_is_checked_more_often() -> None:
+    assert next_check_ms(1_100, 100, 100, 1_000) == CHECK_MS
+    assert next_check_ms(1_100, 100, 1_000, 1_000) == 500
+    assert next_check_ms(1_100, 100, 1_000, 100) == QUICK_CHECK_MS
+    assert next_check_ms(1_100, 100, -500, 1_000) == CHECK_MS
+    assert next_check_ms(50, 100, 10, 1_000) == CHECK_MS
 
 
 def test_a_quick_writer_leaves_most_of_what_is_to_stay_free() -> None:
     """800 MB a second onto a disk with 10 GB, of which 64 MiB are to stay free."""
     free, least, now_ms, taken, elapsed_ms = 10_000.0, 64.0, 0.0, 0, 0.0
     while not is_low(int(free), int(least), was_low=False):
-        elapsed_ms = next_look_ms(int(free), int(least), taken, elapsed_ms)
+        elapsed_ms = next_check_ms(int(free), int(least), taken, elapsed_ms)
         taken = int(0.8 * elapsed_ms)
         free -= taken
         now_ms += elapsed_ms
@@ -89,8 +89,8 @@ def room(node: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> Room:
     return room
 
 
-def look(node: HandlerBroker) -> None:
-    node.time.advance(LOOK_MS)
+def refresh(node: HandlerBroker) -> None:
+    node.time.advance(CHECK_MS)
 
 
 def produce(node: HandlerBroker, version: int, topic: str = "t", acks: int = 1) -> PartitionProduceResponse:
@@ -106,7 +106,7 @@ def produce(node: HandlerBroker, version: int, topic: str = "t", acks: int = 1) 
 def test_producers_are_told_why_as_their_version_can(node: HandlerBroker, room: Room, version: int) -> None:
     assert produce(node, version).error_code == ErrorCode.NONE
     room.free = 63 * MIB
-    look(node)
+    refresh(node)
     row = produce(node, version)
     assert row.error_code == (ErrorCode.KAFKA_STORAGE_ERROR if version > 3 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if version > 7:
@@ -117,15 +117,15 @@ def test_producers_are_told_why_as_their_version_can(node: HandlerBroker, room: 
 
 def test_it_ends_by_itself(node: HandlerBroker, room: Room, caplog: pytest.LogCaptureFixture) -> None:
     room.free = 63 * MIB
-    look(node)
+    refresh(node)
     room.free = 79 * MIB
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            look(node)
+            refresh(node)
         assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert ": producers are served again" not in caplog.text
         room.free = 80 * MIB
-        look(node)
+        refresh(node)
     assert produce(node, 9).error_code == ErrorCode.NONE
     assert caplog.text.count(": producers are served again") == 1
     assert node.services.partitions.get("t", 0).stores_verbatim, "nothing is asked of the healthy"
@@ -137,31 +137,31 @@ def test_a_disk_that_refuses_a_write_has_failed_until_it_has_room(node: HandlerB
     node.config.change({}, {"log.min.free.bytes": limit})
     disk = node.services.partitions.get("t", 0).disk
     disk.failed(OSError(errno.EIO, "input/output error"))
-    look(node)
+    refresh(node)
     assert not status.is_failed
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "refused")
     error.__cause__ = OSError(errno.ENOSPC, "no space left on device")
     room.free = 0
     disk.failed(error)
-    look(node)
+    refresh(node)
     assert status.is_failed
     room.free = MIB - 1
-    look(node)
+    refresh(node)
     assert status.is_failed
     room.free = 80 * MIB
-    look(node)
+    refresh(node)
     assert not status.is_failed
 
 
 def test_the_setting_is_followed_while_the_broker_runs(node: HandlerBroker, room: Room) -> None:
     room.free = 63 * MIB
-    look(node)
+    refresh(node)
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     node.config.change({}, {"log.min.free.bytes": "1000"})
-    look(node)
+    refresh(node)
     assert produce(node, 9).error_code == ErrorCode.NONE
     node.config.change({"log.min.free.bytes": str(64 * MIB)}, {})
-    look(node)
+    refresh(node)
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -170,7 +170,7 @@ def test_all_else_goes_on(node: HandlerBroker, room: Room) -> None:
         produce(node, 9)
     replica = node.services.partitions.get("t", 0)
     room.free = 63 * MIB
-    look(node)
+    refresh(node)
     piece = replica.read(0, 10_000, 0, at_least_one=True)
     assert piece is not None
     piece.release()
@@ -180,7 +180,7 @@ def test_all_else_goes_on(node: HandlerBroker, room: Room) -> None:
     request = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)])], timeout_ms=1000)
     assert node.ask(request, 2).topics[0].partitions[0].error_code == ErrorCode.NONE
     for _ in range(12):
-        look(node)
+        refresh(node)
     log = replica.log
     assert log.segments[0].base_offset == 4, "retention looks more often"
     metrics = node.services.metrics.snapshot()
@@ -202,7 +202,7 @@ def commit(node: HandlerBroker) -> int:
     """The error of a commit; the first one has the topic made."""
     request = commit_request("g", {0: 1})
     node.ask(request, 7)
-    look(node)
+    refresh(node)
     code: int = node.ask(request, 7).topics[0].partitions[0].error_code
     return code
 
@@ -212,20 +212,20 @@ def test_a_disk_that_cannot_be_asked_changes_nothing(
 ) -> None:
     room.free = OSError(5, "Input/output error")
     for _ in range(3):
-        look(node)
+        refresh(node)
     assert produce(node, 9).error_code == ErrorCode.NONE
     assert caplog.text.count("cannot read the free space of") == 1
     room.free = 1 * MIB
-    look(node)
+    refresh(node)
     room.free = OSError(5, "Input/output error")
-    look(node)
+    refresh(node)
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_decoding_topics_and_converted_sets_are_refused_too(node: HandlerBroker, room: Room) -> None:
     node.services.metadata.create_topic("zstd", 1, configs={"compression.type": "zstd"})
     room.free = 1 * MIB
-    look(node)
+    refresh(node)
     assert produce(node, 9, "zstd").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError, match="nearly full"):
         node.services.partitions.get("t", 0).append(memoryview(bytearray(b"x")), 1, NOW_MS)
@@ -233,7 +233,7 @@ def test_decoding_topics_and_converted_sets_are_refused_too(node: HandlerBroker,
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
+def test_the_disks_are_checked_again_after_a_fault_of_the_callback(
     node: HandlerBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = node.services
@@ -242,13 +242,13 @@ def test_the_disks_are_looked_at_again_after_a_fault_of_who_is_told(
     def changed(directory: str, is_low: bool) -> None:
         raise RuntimeError(f"as of {directory}")
 
-    space = DiskSpace(services.partitions, node.config, services.clock, services.scheduler, changed)
+    disk_space = DiskSpace(services.partitions, node.config, services.clock, services.scheduler, changed)
     monkeypatch.setattr(services.partitions, "space", lambda _: (1 << 40, free[0]))
-    services.scheduler.call_soon(space.look)
+    services.scheduler.call_soon(disk_space.refresh)
     node.time.advance()
     assert all(status.is_full for status in services.partitions.directories.values())
     free[0] = 1 << 39
-    node.time.advance(LOOK_MS)
+    node.time.advance(CHECK_MS)
     assert not any(status.is_full for status in services.partitions.directories.values())
 
 
@@ -269,11 +269,11 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
         return 1 << 40, 1 << 39
 
     monkeypatch.setattr(services.partitions, "space", space)
-    looking = DiskSpace(services.partitions, node.config, services.clock, services.scheduler, lambda _, __: None)
-    looking.look()
+    disk_space = DiskSpace(services.partitions, node.config, services.clock, services.scheduler, lambda _, __: None)
+    disk_space.refresh()
     for _ in range(30):
         threads.run_one(number=1)
-        node.time.advance(LOOK_MS)
+        node.time.advance(CHECK_MS)
     assert asked == ["b"] * 30
     directories = services.partitions.directories.values()
     assert [status.path for status in directories if status.is_hung] == [f"{tmp_path}/a"]
@@ -282,7 +282,7 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
     assert [(row.total_bytes, row.usable_bytes) for row in described][1] == (1 << 40, 1 << 39)
     assert asked == ["b"] * 30 + ["a"], "only of the one that never told anything"
     threads.run_one()
-    node.time.advance(LOOK_MS)
+    node.time.advance(CHECK_MS)
     assert not any(status.is_hung for status in directories)
     assert directories_of_new(node, "afterwards") == {"a"}, "which has fewer"
     assert [record.getMessage() for record in caplog.records if "/a " in record.getMessage()] == [

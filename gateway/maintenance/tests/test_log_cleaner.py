@@ -121,7 +121,7 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     if not forgets:
         monkeypatch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
     node.time.advance(10_000)
-    compactions.look()
+    compactions.check()
     assert not compactions.workers
     threads.run_all()
     assert compactions.cleaning.running == (("t", 0),)
@@ -168,7 +168,7 @@ def test_a_hung_disk_keeps_one_thread_and_other_logs_are_compacted(
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "abcd")
     for _ in range(3):
-        cold.compactions.look()
+        cold.compactions.check()
     (hung,) = cold.threads.waiting
     cold.threads.waiting.clear()
     cold.run()
@@ -186,7 +186,7 @@ def test_the_loop_does_not_ask_again_for_what_a_thread_was_refused(
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "ab")
     monkeypatch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
-    cold.compactions.look()
+    cold.compactions.check()
     cold.threads.run_one(OSError(5, "the disk refuses"))
     assert f"{cold.names_in(0)[0]}-0 cannot be compacted; the next attempt is in 15 s" in caplog.text
     assert not cold.threads.waiting
@@ -198,7 +198,7 @@ def test_what_is_brought_at_a_stop_is_not_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "abcd")
-    cold.compactions.look()
+    cold.compactions.check()
     if is_told:
         cold.compactions.cleaning.stop()
     else:
@@ -214,9 +214,9 @@ def test_the_dirtiest_is_first_and_one_at_a_time(node: HandlerBroker, compaction
         compactions.run()
     dirty(node, "a", times=2)
     dirty(node, "b", times=4)
-    compactions.look()
+    compactions.check()
     assert compactions.cleaning.running == (("b", 0),)
-    compactions.look()
+    compactions.check()
     assert compactions.cleaning.running == (("b", 0),)
     compactions.run()
     ended = [node.services.partitions.get(name, 0).log.segments.compacted.offset for name in ("a", "b")]
@@ -228,7 +228,7 @@ def test_several_at_a_time(tmp_path: Path) -> None:
     compactions = Compactions(node)
     for name in ("a", "b", "c"):
         dirty(node, name)
-    compactions.look()
+    compactions.check()
     assert len(compactions.cleaning.running) == len(compactions.workers) == 2
     assert compactions.workers[0].rates == [500.0]
     assert compactions.workers[0].job.table_bytes == int(134_217_728 * 0.9 / 2)
@@ -253,11 +253,11 @@ def test_many_logs_are_looked_at_over_several_turns(
 
     time, many = node.time, cast("Any", [Looked()] * (2 * LOGS_PER_TURN + 1))
     cleaning = LogCleaner(many, node.config, time.clock, time.scheduler, node.services.metrics)
-    cleaning.look()
+    cleaning.check()
     turns = []
     while len(looked) < 2 * LOGS_PER_TURN + 1:
         turns.append(len(looked))
-        cleaning.look()  # has no effect: one look is under way
+        cleaning.check()  # has no effect: one check is under way
         node.time.scheduler.run_due()
     assert len(turns) <= 3
     assert turns[0] == LOGS_PER_TURN
@@ -266,21 +266,21 @@ def test_many_logs_are_looked_at_over_several_turns(
 def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: HandlerBroker, compactions: Compactions) -> None:
     for error in (Damaged("byte 7"), OSError(5, "the disk fails")):
         dirty(node)
-        compactions.look()
+        compactions.check()
         compactions.workers[-1].fail(error)
         node.services.metadata.delete_topic("t")
-        compactions.look()
+        compactions.check()
         assert not compactions.cleaning._cleanings
 
 
 def test_a_failing_disk_is_tried_again_ever_later(node: HandlerBroker, compactions: Compactions, caplog: Any) -> None:
     partition = dirty(node)
     for delay_ms in (FIRST_DELAY_MS, 2 * FIRST_DELAY_MS):
-        compactions.look()
+        compactions.check()
         compactions.workers[-1].fail(OSError(28, "no space left on device"))
         assert f"the next attempt is in {delay_ms // 1000} s: [Errno 28]" in caplog.text
         node.time.advance(delay_ms - 1)
-        compactions.look()
+        compactions.check()
         assert not compactions.cleaning.running
         node.time.advance(1)
     compactions.run()
@@ -291,7 +291,7 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(
     node: HandlerBroker, compactions: Compactions, caplog: Any
 ) -> None:
     damaged = dirty(node, "a")
-    compactions.look()
+    compactions.check()
     compactions.workers[0].fail(Damaged("byte 7"))
     assert "a-0 is damaged, and is not compacted any more: byte 7" in caplog.text
     other = dirty(node, "b")
@@ -307,7 +307,7 @@ def test_failures_of_a_failed_disk_are_forgotten_when_it_is_back(
 ) -> None:
     replica = dirty(node)
     directory = Path(replica.log.directory).parent
-    compactions.look()
+    compactions.check()
     compactions.workers[-1].fail(error)
     node.services.partitions.disk_recovered(f"{directory}-of-others")
     assert compactions.run() == []

@@ -234,7 +234,7 @@ class OffsetStores:
             if group_id not in self._groups:
                 self._apply(group_id)
         deleted, image = {one.topic_id: one.topic for one in marks.deleted} | lost, self._metadata.image
-        for topic_id, topic in deleted.items():  # before any look and any request
+        for topic_id, topic in deleted.items():  # before any refresh and any request
             if topic_id in image.topic_names:  # the topic was written again, with its id
                 self._session.delete(DeletedTopic.path(topic_id), ANY_VERSION, lambda _: None)
             else:
@@ -436,7 +436,7 @@ class OffsetStores:
             (name, index)
             for name, topic in named
             for index in topic.partition_indexes
-            if 0 <= index < self._partitions_of(name)  # offsets of the others come by looks at the whole group
+            if 0 <= index < self._partitions_of(name)  # offsets of the others come with the whole group
         )
 
     def gather(
