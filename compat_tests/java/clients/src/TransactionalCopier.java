@@ -150,7 +150,12 @@ public final class TransactionalCopier {
     private void abort(ConsumerRecords<byte[], byte[]> records) {
         producer.abortTransaction();
         for (TopicPartition partition : records.partitions()) {
-            consumer.seek(partition, records.records(partition).get(0).offset());
+            try {
+                consumer.seek(partition, records.records(partition).get(0).offset());
+            } catch (IllegalStateException revoked) {
+                // A rebalance has taken the partition: its next owner reads from the committed offset
+                System.err.println(revoked);
+            }
         }
     }
 
