@@ -22,7 +22,7 @@ from headgate.storage.recovery.indexes import check_indexes, check_transactions,
 from headgate.storage.recovery.quarantine import quarantine_replaced
 from headgate.storage.recovery.recovery_input import RecoveryInput, bases_of, corrupt, of_log, repair_advice, sizes_of
 from headgate.storage.recovery.scan import scan
-from headgate.storage.recovery.sync_failure_repair import write_again
+from headgate.storage.recovery.sync_failure_repair import rewrite_unsynced
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
 from headgate.storage.segment.segment_file import DELETED_SUFFIX, LOG_SUFFIX
 
@@ -90,7 +90,7 @@ def open_log_steps(
     if config.fsync_before_commit and log.recovery_point < log.end_offset:
         # A kill may have left records in the page cache only; a power cut must not take them back. If a sync had failed
         # before, a sync alone proves nothing.
-        yield from write_again(log)
+        yield from rewrite_unsynced(log)
         flushing.flush(log)
     log.close_files()  # most partitions are idle; a log opens its files again on demand
     return log

@@ -310,7 +310,7 @@ def apply_index(log: Log, work: SyncFailureRepair) -> bool:
     return True
 
 
-def write_again(log: Log) -> Steps[None]:
+def rewrite_unsynced(log: Log) -> Steps[None]:
     """Write everything from the recovery point on once more, in slices: a flush makes it durable then."""
     first, start = log.segments.locate(log.recovery_point)
     for segment in log.segments.since(log.recovery_point):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.gateway.replication.replica import Replica
 
 POLL_MS: Final = 10.0
+MAX_FOLLOWERS: Final = 1_000
+"""A sender of a fetch chooses its node id: further ones are not called."""
 EXPECTED_MS: Final = 2_000.0
 """A follower without a fetch for so long may have no order, or a failed disk: its fetches are parked as usual."""
 
@@ -53,24 +55,25 @@ class FirstFetches:
 
     def came(self, replica: Replica, node_id: int) -> None:
         """A follower has fetched a partition."""
-        self._followers[node_id].unfetched.pop(replica, None)
-        self._update()
+        if node_id in self._followers:
+            self._followers[node_id].unfetched.pop(replica, None)
+        self._forget_late(self._tasks.monotonic_ms())
 
-    def _update(self) -> None:
+    def _forget_late(self, now_ms: float) -> None:
+        for follower in self._followers.values():
+            if now_ms >= follower.until_ms:
+                follower.unfetched.clear()
         self.is_expecting = any(follower.unfetched for follower in self._followers.values())
 
     def called(self, node_id: int) -> WaitList:
         """The list that is touched when a follower has another partition to fetch."""
+        if node_id not in self._followers and len(self._followers) >= MAX_FOLLOWERS:
+            return WaitList()
         return self._followers[node_id].called
 
     def park_until_ms(self, node_id: int) -> float:
         """When to answer a fetch of a follower that finds nothing new, unless the fetch wants an earlier answer."""
-        follower = self._followers[node_id]
-        if not follower.unfetched:
-            return NEVER
         now_ms = self._tasks.monotonic_ms()
-        if now_ms >= follower.until_ms:
-            follower.unfetched.clear()
-            self._update()
-            return NEVER
-        return now_ms + POLL_MS
+        self._forget_late(now_ms)
+        is_expected = node_id in self._followers and self._followers[node_id].unfetched
+        return now_ms + POLL_MS if is_expected else NEVER

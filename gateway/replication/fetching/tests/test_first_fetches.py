@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.replication.fetching.first_fetches import EXPECTED_MS, POLL_MS
+from headgate.gateway.replication.fetching.first_fetches import EXPECTED_MS, MAX_FOLLOWERS, POLL_MS
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.tests.builders import parked
 
@@ -87,3 +87,14 @@ def test_a_follower_that_does_not_come_polls_not_for_ever(led: LedWithFollowers)
     waiting = led.park(1)
     led.node.time.advance(WAIT_MS - 1)
     assert waiting == []
+
+
+def test_senders_with_many_node_ids_take_bounded_memory(led: LedWithFollowers) -> None:
+    first_fetches = led.in_sync_replicas.first_fetches
+    lists = [first_fetches.called(node_id) for node_id in range(3, 3 + 2 * MAX_FOLLOWERS)]
+    assert first_fetches.called(3) is lists[0]
+    assert first_fetches.called(2 + 2 * MAX_FOLLOWERS) is not lists[-1], "the last ones are not kept"
+    waiting = led.park(1)
+    led.lead_another()
+    led.node.time.advance()
+    assert len(waiting) == 1, "a follower of before is called all the same"
