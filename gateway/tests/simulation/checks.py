@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from headgate.gateway.replication.follower import Follower
@@ -108,20 +108,30 @@ class Checks:
 
     def are_sets_full(self) -> bool:
         """Whether every replica is in sync."""
-        paths = [path for path in self._cluster.keeper.tree.nodes if _is_state(path)]
-        return len(paths) >= self._partitions and all(self._is_full(path) for path in paths)
+        there = list(self._there())
+        return len(there) >= self._partitions and all(self._is_full(*each) for each in there)
 
-    def _is_full(self, path: str) -> bool:
-        state = self._cluster.keeper.fields(path)
+    def _is_full(self, topic: str, index: int) -> bool:
+        state = self._cluster.keeper.fields(LeaderAndIsr.path(topic, index))
         return len(state["isr"]) == 3 and state["leader"] >= 0
+
+    def is_told(self) -> bool:
+        """Whether every broker has the last state of every partition: the balance of leaders may still change one."""
+        return not any(self._outdated(*each) for each in self._there())
+
+    def _there(self) -> Iterator[tuple[str, int]]:
+        """The topic and number of each partition that ZooKeeper has."""
+        for place in filter(None, map(_is_state, self._cluster.keeper.tree.nodes)):
+            yield place[1], int(place[2])
 
     # The end
 
     def finish(self) -> None:
         """Check what must be there at the end."""
-        for place in filter(None, map(_is_state, self._cluster.keeper.tree.nodes)):
-            self._check_replicas(place[1], int(place[2]))
-            self._check_metadata(place[1], int(place[2]))
+        for topic, index in self._there():
+            self._check_replicas(topic, index)
+            outdated = self._outdated(topic, index)
+            self._require(not outdated, f"brokers have other metadata of {topic}-{index}: {outdated}")
         for index in range(self._partitions):
             self._check_partition(index)
         offset = self._history.committed.get((GROUP, 0))
@@ -134,14 +144,17 @@ class Checks:
         stored = {node_id: self._replicas.stored(node_id, topic, index) for node_id in isr}
         self._require(len(set(stored.values())) == 1, f"the replicas of {topic}-{index} differ: {_ends(stored)}")
 
-    def _check_metadata(self, topic: str, index: int) -> None:
+    def _outdated(self, topic: str, index: int) -> list[str]:
+        """The brokers that have another state of a partition than ZooKeeper."""
         fields = self._cluster.keeper.fields(LeaderAndIsr.path(topic, index))
+        found = []
         for broker in self._cluster.brokers.values():
             image = broker.parts.services.metadata.image
-            self._require(set(image.brokers) == set(self._cluster.brokers), f"{broker} knows of {set(image.brokers)}")
             state = image.topics[topic].partitions[index]
             is_known = (state.leader, state.leader_epoch) == (fields["leader"], fields["leader_epoch"])
-            self._require(is_known, f"{broker} has {state} of {topic}-{index}: {fields}")
+            if not is_known or set(image.brokers) != set(self._cluster.brokers):
+                found.append(f"{broker} has {state} and knows of {set(image.brokers)}: {fields}")
+        return found
 
     def _check_partition(self, index: int) -> None:
         leader = self._cluster.state(index).leader

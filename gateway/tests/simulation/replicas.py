@@ -12,6 +12,8 @@ from headgate.storage.tests.crashing_files import MemoryFile
 _BOUNDS: Final = struct.Struct(">qi11xi")
 """Base offset, length of the rest, and last offset delta of a batch."""
 _BEFORE_LENGTH: Final = 12
+_LEAST_LENGTH: Final = 49
+"""Of a batch without records: torn bytes may have any length, also a negative one."""
 
 
 class Replicas:
@@ -64,7 +66,8 @@ class _ReplicaEnd:
         while self._position + _BOUNDS.size <= len(data):
             base_offset, length, last_delta = _BOUNDS.unpack_from(data, self._position)
             batch = bytes(data[self._position : self._position + _BEFORE_LENGTH + length])
-            if base_offset < self._end or len(batch) < _BEFORE_LENGTH + length or not check_crc(batch):
+            is_whole = len(batch) >= _BEFORE_LENGTH + max(length, _LEAST_LENGTH)
+            if base_offset < self._end or not is_whole or not check_crc(batch):
                 break  # a power cut has torn it
             self._position, self._end, self._last = self._position + len(batch), base_offset + last_delta + 1, batch
         return self._end

@@ -64,6 +64,7 @@ class Simulation:
         last.begin(last.look_at_offsets())
         world.run_until(lambda: not self.history.working, WHOLE_WITHIN_MS, "the last look at the offsets")
         world.run_for(1_000)
+        world.run_until(self.checks.is_told, 1_000, "all brokers know the leaders")
         self.checks.finish()
         world.run_for(1.0)
 
