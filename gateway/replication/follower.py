@@ -88,6 +88,8 @@ class Follower(Replica):
     @property
     def is_durable(self) -> bool:
         log = self.log
+        if log.sync_error is not None:  # the repair may find that the disk has less
+            return False
         durable_end = log.recovery_point if log.config.fsync_before_commit else log.written_end
         return min(durable_end, log.written_end) >= log.end_offset
 

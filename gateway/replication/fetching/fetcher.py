@@ -80,7 +80,10 @@ class FollowerLog(Protocol):
     def end_offset(self) -> int: ...
     @property
     def is_durable(self) -> bool:
-        """Whether the leader may take all records for acknowledged: with headgate.flush=commit, once on the disk."""
+        """Whether the leader may take all records for acknowledged: with headgate.flush=commit, once on the disk.
+
+        Never while the log refuses records after a failed sync.
+        """
 
     @property
     def last_epoch(self) -> int:
@@ -321,10 +324,18 @@ class ReplicaFetcher:
         if partition.state is not FetchState.WORKING:
             partition.state = FetchState.STOPPED
 
-    def renew(self, partition: FollowedPartition) -> None:
-        """Send the leader the start of the log, which retention has moved."""
-        if partition.fetcher is self and partition.state is FetchState.FETCHING:
-            self.name(partition)
+    def renew(self, partition: FollowedPartition) -> FollowerWork | None:
+        """Send the leader the start of the log, which retention has moved.
+
+        A log that is no longer durable, since a sync has failed, leaves the requests. Returns the work before the next.
+        """
+        if partition.fetcher is not self or partition.state is not FetchState.FETCHING:
+            return None
+        if not partition.log.is_durable:
+            self._leave(partition)
+            return self.begin(partition)
+        self.name(partition)
+        return None
 
     def begin(self, partition: FollowedPartition) -> FollowerWork | None:
         """Begin to fetch, or return the work that comes before."""

@@ -131,10 +131,10 @@ class ReplicaFetchers:
             yield changes
 
     def renew(self, key: FetchKey) -> None:
-        """Send the leader the start of a log, which retention has moved."""
+        """The start of a log has moved, or a sync has failed: see `ReplicaFetcher.renew`."""
         partition = self._partitions.get(key)
         if partition is not None and partition.fetcher is not None:
-            partition.fetcher.renew(partition)
+            self._perform(partition.fetcher.renew(partition))
 
     def lag(self, key: FetchKey) -> int | None:
         """The committed records of the leader that a log lacks; None for a partition that is not followed."""

@@ -240,6 +240,14 @@ def test_a_log_after_a_failed_sync_is_not_cut(followed: FollowedPartition) -> No
     assert (error.code, follower.end_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, 2)
 
 
+def test_a_log_after_a_failed_sync_is_not_fetched(followed: FollowedPartition) -> None:
+    follower = followed.follower
+    followed.append(0, 1)
+    assert follower.is_durable
+    flushing.refuse_after_failed_sync(follower.log, OSError(errno.EIO, "the disk fails"))
+    assert not follower.is_durable, "the disk may have less than the position says"
+
+
 def test_records_are_acknowledged_once_on_the_disk(tmp_path: Path) -> None:
     followed = FollowedPartition(tmp_path, headgate_flush="commit")
     follower = followed.follower

@@ -179,6 +179,14 @@ def _answers_before_keeper(self: DualGroup, _caller: Any, _partitions: Any, deci
     return (yield from value_of(self._submit(decide)))
 
 
+def _is_written(self: Follower) -> bool:
+    log = self.log
+    return (
+        min(log.recovery_point if log.config.fsync_before_commit else log.written_end, log.written_end)
+        >= log.end_offset
+    )
+
+
 _begin = ReplicaFetcher.begin
 _serve = Leadership.apply
 _take_over = Follower.take_over
@@ -194,6 +202,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "cuts nothing": Mistake(8, ((ReplicaFetcher, "_diverged", _cuts_nothing),)),
     "followers acknowledge before the sync": Mistake(3, ((Follower, "is_durable", True),)),
     "claims after a failed sync": Mistake(2_070_262_638, ((ReplicaFetcher, "begin", _claims_after_error),)),
+    "fetches for a log that refuses records": Mistake(410_357_473, ((Follower, "is_durable", property(_is_written)),)),
     "followers commit what they have": Mistake(20, ((Follower, "take_over", _commits_all),)),
     "followers forget producers": Mistake(2, ((following, "_stage", _forgets_producers),)),
     "a cut log keeps its epochs": Mistake(8, ((Epochs, "forget_behind", _nothing),)),

@@ -406,6 +406,20 @@ def test_a_moved_start_is_told_to_the_leader() -> None:
     assert [row.log_start_offset for row in bench.rows()] == [2]
 
 
+def test_a_log_that_refuses_records_leaves_the_fetches() -> None:
+    log = log_of(1, 1, fsyncs=True)
+    log.synced_end = 2
+    bench = Bench(log, ModelLog())
+    bench.fetch()
+    log.synced_end = 1  # a sync has failed, and the disk may have less
+    works = [bench.fetcher.renew(bench.partitions[0]) for _ in range(2)]
+    assert kinds(works) == [(SyncRecords,)], "the second time, the sync is under way"
+    bench.take(row_of(1))
+    bench.now_ms += 60  # a fetch waits so long for partitions that work
+    (forgotten,) = bench.fetch().forgotten_topics_data
+    assert forgotten.partitions == [0], "the leader would take the broker back into the set"
+
+
 def test_the_lag_is_the_leaders_watermark_beyond_the_log() -> None:
     bench = Bench(log_of(1, 1))
     bench.fetch()
