@@ -38,12 +38,17 @@ class FailedReplica(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """The cluster as a controller knows it. `stopping`: brokers that asked for a controlled shutdown."""
+    """The cluster as a controller knows it. `stopping`: brokers that asked for a controlled shutdown.
+
+    `deposed`: partitions whose leader was restarted. The former process may have changed the in-sync set without the
+    controller's knowledge, so the leader leads again only in a new leader epoch, whose write depends on the stored set.
+    """
 
     image: Image
     brokers: Mapping[int, LiveBroker] = MappingProxyType({})
     failed: frozenset[FailedReplica] = frozenset()
     stopping: frozenset[int] = frozenset()
+    deposed: frozenset[TopicPartition] = frozenset()
 
     def state(self, partition: TopicPartition) -> PartitionState | None:
         """The stored state of a partition; None if the partition does not exist."""

@@ -98,7 +98,7 @@ class ControllerMachine:
 
         A store with an image of its own gives `image`, which has the records: the view shares the topics then.
         """
-        names, fitting = dict(self.view.image.topic_names), list[MetadataRecord]()
+        names, fitting, led_anew = dict(self.view.image.topic_names), list[MetadataRecord](), set[TopicPartition]()
         latest: dict[tuple[bytes, int], int] = {}
         for record in records:
             if isinstance(record, PartitionRecord):
@@ -106,7 +106,11 @@ class ControllerMachine:
                 if record.topic_id not in names or record.partition_epoch < self._known_epoch(place, latest):
                     continue
                 latest[place] = record.partition_epoch
-                self._settle(TopicPartition(names[record.topic_id], record.partition_id), record)
+                key = TopicPartition(names[record.topic_id], record.partition_id)
+                state = self.view.state(key)
+                if state is not None and record.leader_epoch > state.leader_epoch:
+                    led_anew.add(key)
+                self._settle(key, record)
             elif isinstance(record, TopicRecord):
                 if names.setdefault(record.topic_id, record.name) and record.topic_id in self.view.image.topic_names:
                     continue
@@ -115,7 +119,9 @@ class ControllerMachine:
                     continue
                 self._forget_topic(names.pop(record.topic_id))
             fitting.append(record)
-        self.view = self.view._replace(image=self.view.image.apply_all(fitting) if image is None else image)
+        self.view = self.view._replace(
+            image=self.view.image.apply_all(fitting) if image is None else image, deposed=self.view.deposed - led_anew
+        )
 
     def _known_epoch(self, place: tuple[bytes, int], latest: Mapping[tuple[bytes, int], int]) -> int:
         topic_id, index = place
@@ -157,7 +163,8 @@ class ControllerMachine:
             self._unread.discard(key)
             self._fail_requests(key)
         failed = frozenset(replica for replica in self.view.failed if replica.partition.topic != name)
-        self.view = self.view._replace(failed=failed)
+        deposed = frozenset(key for key in self.view.deposed if key.topic != name)
+        self.view = self.view._replace(failed=failed, deposed=deposed)
 
     # Facts
 
@@ -171,11 +178,15 @@ class ControllerMachine:
             stopping=self.view.stopping - lost,
             failed=frozenset(replica for replica in self.view.failed if replica.broker_id not in lost | fresh),
         )
+        deposed = set[TopicPartition]()
         for key, state in self._leads_first(lost | fresh):
             self._dirty[key] = None
             back = fresh & lost & {state.leader, *state.isr}
             if back:
                 self._departed[key] |= dict.fromkeys(back, NO_EPOCH)
+            if state.leader in back:
+                deposed.add(key)
+        self.view = self.view._replace(deposed=self.view.deposed | deposed)
 
     def _leads_first(self, brokers: AbstractSet[int]) -> list[tuple[TopicPartition, PartitionState]]:
         """The partitions of brokers, those that they lead first: clients wait for these, and writes take turns."""
@@ -189,6 +200,9 @@ class ControllerMachine:
         """
         self._departed[key][broker_id] = latest_epoch
         self._dirty[key] = None
+        state = self.view.state(key)
+        if state is not None and state.leader == broker_id:
+            self.view = self.view._replace(deposed=self.view.deposed | {key})
 
     def set_failed(self, broker_id: int, failed: Iterable[TopicPartition], works: Iterable[TopicPartition]) -> None:
         """Take over which replicas of a broker have failed log directories, and which work (again)."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.controller.cluster_view import ClusterView, ListenerEndpoint, LiveBroker
-from headgate.gateway.controller.elections import NO_EPOCH
+from headgate.gateway.controller.elections import NO_EPOCH, NO_LEADER
 from headgate.gateway.metadata.image import PartitionState
 from headgate.protocol.messages.leader_and_isr import (
     FULL,
@@ -70,7 +70,13 @@ def leader_and_isr(
     if not changed and old is not None:
         return None
     rows = [
-        _leader_row(sender, key, state, version, is_new=old is not None and not _hosted(broker_id, old, new, key))
+        _leader_row(
+            sender,
+            key,
+            _led(new, key, state),
+            version,
+            is_new=old is not None and not _hosted(broker_id, old, new, key),
+        )
         for key, state in changed.items()
     ]
     leaders = {state.leader for state in changed.values()} & new.brokers.keys()
@@ -93,6 +99,11 @@ def leader_and_isr(
             LeaderAndIsrTopicState(topic, new.image.topics[topic].topic_id, states) for topic, states in grouped.items()
         ]
     return request
+
+
+def _led(view: ClusterView, key: TopicPartition, state: PartitionState) -> PartitionState:
+    """The state of a partition in an order: a deposed leader leads nothing."""
+    return state._replace(leader=NO_LEADER) if key in view.deposed else state
 
 
 def _is_ordered(
@@ -172,13 +183,14 @@ def update_brokers(
 
 
 def _brokers(sender: Sender, broker_id: int, view: ClusterView, version: int) -> UpdateMetadataRequest:
-    """An incremental request without partitions."""
+    """An incremental request without partitions. A broker that is about to register has no address so far."""
+    found = {id_: broker for id_, broker in sorted(view.brokers.items()) if broker.endpoints}
     return UpdateMetadataRequest(
         controller_id=sender.controller_id,
         type=INCREMENTAL,
         controller_epoch=sender.controller_epoch,
         broker_epoch=view.brokers[broker_id].epoch,
-        live_brokers=[_live_broker(sender, id_, broker, version) for id_, broker in sorted(view.brokers.items())],
+        live_brokers=[_live_broker(sender, id_, broker, version) for id_, broker in found.items()],
     )
 
 
@@ -189,7 +201,7 @@ def _metadata_rows(
     is_same = old is not None and (old.brokers.keys(), old.failed) == (new.brokers.keys(), new.failed)
     for key, state in _changed(old, new) if is_same else new.partitions():
         if state.leader_epoch != NO_EPOCH and (old is None or not _is_known(old, new, key, state)):
-            rows[key] = _metadata_row(sender, key, state, new)
+            rows[key] = _metadata_row(sender, key, _led(new, key, state), new)
     for key, state in () if old is None else _removed(old, new):
         if key.topic not in new.image.topics:
             rows[key] = _metadata_row(sender, key, state._replace(leader=LEADER_DURING_DELETE), new)

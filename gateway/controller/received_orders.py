@@ -256,7 +256,7 @@ def live_brokers(request: UpdateMetadataRequest) -> dict[int, Node]:
                 endpoint.listener or _protocol(endpoint.security_protocol): (endpoint.host, endpoint.port)
                 for endpoint in broker.endpoints
             }
-            or {_PROTOCOLS[0]: (broker.v0_host, broker.v0_port)},
+            or ({_PROTOCOLS[0]: (broker.v0_host, broker.v0_port)} if broker.v0_host else {}),
         )
         for broker in request.live_brokers
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.gateway.controller.orders import Sender, leader_and_isr, update_metadata
 from headgate.gateway.controller.tests.clusters import T0, TOPIC_ID, brokers, controller, settle, state, view
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.metadata.records import partition_records
@@ -47,6 +48,25 @@ def test_a_broker_that_was_back_at_once_still_loses_its_lead() -> None:
     settle(machine)
     assert machine.view.state(T0) == state(2, (2,), epoch=1)
     assert machine.view.state(TopicPartition("t", 1)) == state(1, (1,), epoch=2)  # without a leader in between
+
+
+def test_a_restarted_leader_is_ordered_to_lead_in_a_new_epoch() -> None:
+    """The process before may have added a follower to the set, and have died before the controller knew."""
+    machine = controller(view(state(1, (1, 2)), state(1, (1,))))
+    settle(machine)
+    machine.set_brokers(brokers(1, 2, 3) | brokers(1, epoch=2))
+    for broker_id in (1, 2):
+        order = leader_and_isr(Sender(3, 7, "INTERNAL"), broker_id, None, machine.view, 7)
+        update = update_metadata(Sender(3, 7, "INTERNAL"), broker_id, None, machine.view, 8)
+        assert order is not None
+        assert update is not None
+        assert {row.leader for topic in order.topic_states for row in topic.partition_states} == {-1}
+        assert [row.leader for topic in update.topic_states for row in topic.partition_states] == [-1, -1]
+    settle(machine)
+    order = leader_and_isr(Sender(3, 7, "INTERNAL"), 1, None, machine.view, 7)
+    assert order is not None
+    rows = [(row.leader, row.leader_epoch) for topic in order.topic_states for row in topic.partition_states]
+    assert rows == [(2, 1), (1, 2)]
 
 
 def test_a_leader_that_restarted_unnoticed_leaves_the_set() -> None:

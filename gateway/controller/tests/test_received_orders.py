@@ -41,7 +41,7 @@ from headgate.gateway.tests.builders import over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrRequest
-from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
+from headgate.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from headgate.protocol.steps import finish
 from headgate.protocol.topic_partition import TopicPartition
 
@@ -213,6 +213,17 @@ def test_live_brokers_of_each_version(version: int, rack: str | None, endpoints:
     request = update_metadata(SENDER, 3, None, ClusterView(Image.empty(), brokers), version)
     assert request is not None
     assert live_brokers(over_the_wire(request, version))[4] == Node(4, rack, endpoints)
+
+
+@pytest.mark.parametrize("version", [0, 2, 5, 8])
+def test_a_broker_that_has_no_address_yet_is_not_live(version: int) -> None:
+    """A controller begins its term before it registers. A Java client asks a broker without an address for ever."""
+    brokers = {3: LiveBroker(103), 4: LiveBroker(104, ENDPOINTS)}
+    request = update_metadata(SENDER, 3, None, ClusterView(Image.empty(), brokers), version)
+    assert request is not None
+    assert live_brokers(over_the_wire(request, version)).keys() == {4}
+    unnamed = UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(3)])
+    assert live_brokers(unnamed) == {3: Node(3, None, {})}
 
 
 def test_leaders_of_an_order_are_reachable_at_once() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from headgate.gateway.controller import controller, elections
+from headgate.gateway.controller import controller, elections, orders
 from headgate.gateway.controller.controller import ControllerMachine
 from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
@@ -227,6 +227,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "elects in the same epoch": Mistake(0, ((elections, "_next", _without_new_epoch),)),
     "a stop leaves the set without an election": Mistake(0, ((controller, "next_state", _leaves_set_as_leader),)),
     "forgets that a broker was away": Mistake(21, ((ControllerMachine, "set_brokers", _forgets_departed),)),
+    "orders a restarted leader to lead on": Mistake(410_354_139, ((orders, "_led", lambda _view, _key, state: state),)),
     "writes after its session": Mistake(
         5_000_807, ((ZooKeeperMetadataStore, "resign_leads", _writes_in_next_session),)
     ),

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.tests.test_dispatch import answer, frame
-from headgate.gateway.controller.cluster_view import ClusterView, LiveBroker
+from headgate.gateway.controller.cluster_view import ClusterView, ListenerEndpoint, LiveBroker
 from headgate.gateway.controller.orders import EPOCH_DURING_DELETE, Sender, Stop, leader_and_isr, stop_replica
 from headgate.gateway.controller.orders import update_metadata as update_request
 from headgate.gateway.metadata.image import Image, PartitionState
@@ -119,7 +119,8 @@ def test_the_files_of_a_deleted_topic_are_gone(two: TwoBrokers) -> None:
 def test_metadata_listeners_hear_of_live_brokers(two: TwoBrokers) -> None:
     heard: list[tuple[set[int], object]] = []
     two.stores[1].on_change(lambda old, new, names: heard.append((set(new.brokers), names)))
-    present = view()._replace(brokers={0: LiveBroker(1), 1: LiveBroker(-1), 5: LiveBroker(1)})
+    endpoints = {"IN": ListenerEndpoint("host", 9092)}
+    present = view()._replace(brokers={id_: LiveBroker(-1 if id_ == 1 else 1, endpoints) for id_ in (0, 1, 5)})
     for _ in range(2):
         two.brokers[1].answer(update(present), 8)
     assert heard == [({0, 1, 5}, ())]
