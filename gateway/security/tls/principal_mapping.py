@@ -40,8 +40,8 @@ class MappingRuleProblem(ValueError):
     """A rule that cannot be used; the text says why, and what to do."""
 
 
-class NoMatchingRule(Exception):
-    """No rule gives a name: the client cannot be authenticated, as in Kafka."""
+class PrincipalProblem(Exception):
+    """A certificate gives no name of a principal: its client cannot be authenticated, as in Kafka."""
 
 
 class _Rule(NamedTuple):
@@ -72,15 +72,15 @@ class PrincipalMapping:
         self._rules = rules
 
     def name_of(self, distinguished_name: str) -> str:
-        """The name of the principal, without `User:`. Raises NoMatchingRule."""
+        """The name of the principal, without `User:`. Raises PrincipalProblem."""
         shown = repr(distinguished_name[:_MAX_QUOTED])
         if len(distinguished_name.encode()) > MAX_NAME_BYTES:
-            raise NoMatchingRule(f"the distinguished name {shown}... is longer than {MAX_NAME_BYTES} bytes")
+            raise PrincipalProblem(f"the distinguished name {shown}... is longer than {MAX_NAME_BYTES} bytes")
         for rule in self._rules:
             name = distinguished_name if rule is None else rule.apply(distinguished_name)
             if name is not None:
                 return name
-        raise NoMatchingRule(
+        raise PrincipalProblem(
             f"no rule of ssl.principal.mapping.rules matches {shown}; add one, or DEFAULT as the last rule"
         )
 

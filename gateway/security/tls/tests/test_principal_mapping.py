@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headgate.gateway.security.tls.principal_mapping import MAX_NAME_BYTES, MappingRuleProblem, NoMatchingRule, parse
+from headgate.gateway.security.tls.principal_mapping import MAX_NAME_BYTES, MappingRuleProblem, PrincipalProblem, parse
 from headgate.gateway.security.tls.tests.principals_scenario import RULES, SERVICE, recorded
 
 ANSWERS = recorded("map")
@@ -20,7 +20,7 @@ LEGAL_HERE = {"$1@$5@$6": "kafka1@$5@$6", "$2147483648": "$2147483648", "$1\\$9"
 def answer(rules: str, of: str) -> str:
     try:
         return "=" + parse(rules).name_of(of)
-    except (MappingRuleProblem, NoMatchingRule):
+    except (MappingRuleProblem, PrincipalProblem):
         return "!"
 
 
@@ -63,9 +63,9 @@ def test_a_rule_that_cannot_be_used_is_refused(rules: str, sentence: str) -> Non
 
 
 def test_a_name_without_a_rule_is_shown_with_the_cure() -> None:
-    with pytest.raises(NoMatchingRule, match=r"no rule of ssl\.principal\.mapping\.rules matches 'CN=kafka1"):
+    with pytest.raises(PrincipalProblem, match=r"no rule of ssl\.principal\.mapping\.rules matches 'CN=kafka1"):
         parse("RULE:x/y/").name_of(SERVICE)
-    with pytest.raises(NoMatchingRule, match="is longer than 32767 bytes") as refused:
+    with pytest.raises(PrincipalProblem, match="is longer than 32767 bytes") as refused:
         parse("DEFAULT").name_of("é" * (MAX_NAME_BYTES // 2 + 1))
     assert len(str(refused.value)) < 400
 

@@ -1,0 +1,150 @@
+"""The TLS of one listener: its present context, the reload of its stores, and the principals of its clients.
+
+The network takes `context` for each new connection. `reload` makes a new context from the files, and replaces the old
+one only if everything is right; open connections keep theirs. As in Kafka (KIP-226), a new certificate must have the
+name and the host names of the old one, unless `ssl.allow.dn.changes` or `ssl.allow.san.changes` is set.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from headgate.gateway.config.tls_settings import TlsSettings
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.security.tls import contexts, distinguished_name, principal_mapping, stores
+from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
+from headgate.gateway.security.tls.problem import TlsProblem
+from headgate.gateway.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
+from headgate.gateway.security.tls.stores import KeyStore, TrustStore
+
+ANONYMOUS = "User:ANONYMOUS"
+_MS_OF_DAY = 86_400_000
+_DER = serialization.Encoding.DER
+
+
+class _State(NamedTuple):
+    """All that a reload replaces, as one value."""
+
+    settings: TlsSettings
+    context: ssl.SSLContext
+    key_store: KeyStore
+    trust_store: TrustStore | None
+    mapping: PrincipalMapping
+
+
+class ListenerTls:
+    """TLS of one listener. Methods that read files block: the loop calls them in a thread, one at a time.
+
+    The constructor raises TlsProblem for settings or stores that cannot be used: the broker does not start.
+    """
+
+    def __init__(self, settings: TlsSettings, clock: Clock, files: StoreFiles | None = None) -> None:
+        self._clock = clock
+        self._files = files or StoreFiles()
+        self._tried = self._identities(settings)
+        self._state = self._read(settings)
+
+    @property
+    def settings(self) -> TlsSettings:
+        return self._state.settings
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for new connections."""
+        return self._state.context
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether clients without TLS are served too (`headgate.ssl.optional`)."""
+        return self._state.settings.is_optional
+
+    def days_to_expiry(self) -> float:
+        """Days until the first certificate of the key store expires; negative afterwards."""
+        return self._days(self._state.key_store)
+
+    def days_to_trust_expiry(self) -> float | None:
+        """Days until the first trusted certificate that was valid at the last reload expires; None without a store."""
+        trust_store = self._state.trust_store
+        return None if trust_store is None else self._days(trust_store)
+
+    def is_reload_due(self) -> bool:
+        """Whether a file has changed since the last attempt to read it."""
+        return is_reload_due(self._tried, self._identities(self._state.settings))
+
+    def reload(self, settings: TlsSettings | None = None) -> None:
+        """Read the stores again, with new settings if there are some, for the connections from now on.
+
+        Raises TlsProblem; then everything stays as it was.
+        """
+        before = self._state
+        settings = settings or before.settings
+        self._tried = self._identities(settings)  # before the files are read: a change meanwhile is due again
+        state = self._read(settings)
+        _check_same_names(settings, before.key_store.chain[0], state.key_store.chain[0])
+        self._state = state
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        """The principal of a client with this certificate in DER, or without one. Raises PrincipalProblem."""
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            name = distinguished_name.subject_of(certificate)
+        except distinguished_name.MalformedName as error:
+            raise PrincipalProblem(f"the subject of the client's certificate cannot be read: {error}") from None
+        return f"User:{self._state.mapping.name_of(name)}"
+
+    def _days(self, store: KeyStore | TrustStore) -> float:
+        return (store.first_expiry.timestamp() * 1000 - self._clock.now_ms()) / _MS_OF_DAY
+
+    def _identities(self, settings: TlsSettings) -> dict[str, FileIdentity | None]:
+        paths = (settings.keystore_location, settings.truststore_location)
+        return {path: self._files.identity(path) for path in paths if path is not None}
+
+    def _read(self, settings: TlsSettings) -> _State:
+        now = dt.datetime.fromtimestamp(self._clock.now_ms() / 1000, dt.UTC)
+        try:
+            key_store = stores.read_key_store(settings, self._files.read, now)
+            trust_store = stores.read_trust_store(settings, self._files.read, now)
+            context = contexts.server_context(settings, key_store, trust_store, self._files)
+            mapping = principal_mapping.parse(settings.principal_mapping_rules)
+        except principal_mapping.MappingRuleProblem as error:
+            raise _problem(settings, f"ssl.principal.mapping.rules: {error}") from None
+        except TlsProblem as error:
+            raise _problem(settings, str(error)) from None
+        assert key_store is not None, "server_context refuses a listener without one"
+        return _State(settings, context, key_store, trust_store, mapping)
+
+
+def _problem(settings: TlsSettings, sentence: str) -> TlsProblem:
+    return TlsProblem(f"listener {settings.listener}: {sentence}")
+
+
+def _check_same_names(settings: TlsSettings, old: x509.Certificate, new: x509.Certificate) -> None:
+    """Check that a certificate has the name and all host names of the one before. Raises TlsProblem."""
+    names = [distinguished_name.subject_of(certificate.public_bytes(_DER)) for certificate in (old, new)]
+    if names[0] != names[1] and not settings.allow_dn_changes:
+        raise _problem(
+            settings,
+            f"the new certificate has the name {names[1][:200]!r} in place of {names[0][:200]!r}; set"
+            " ssl.allow.dn.changes=true if that is meant",
+        )
+    missing = _alternative_names(old) - _alternative_names(new)
+    if missing and not settings.allow_san_changes:
+        raise _problem(
+            settings,
+            f"the new certificate lacks {', '.join(sorted(missing))[:200]}, which the old one has; set"
+            " ssl.allow.san.changes=true if that is meant",
+        )
+
+
+def _alternative_names(certificate: x509.Certificate) -> set[str]:
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):  # ValueError: extensions that cannot be read
+        return set()
+    return {str(getattr(name, "value", name)) for name in extension.value}
