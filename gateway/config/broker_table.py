@@ -10,12 +10,13 @@ feature does not exist yet.
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.gateway.config.definition import Type
+from headgate.gateway.config import tls_settings
+from headgate.gateway.config.definition import Secret, Type
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
-LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
+LONG, DOUBLE, LIST, PASSWORD = Type.LONG, Type.DOUBLE, Type.LIST, Type.PASSWORD
 _FOREVER = "9223372036854775807"
 _UNLIMITED = "2147483647"
 
@@ -63,6 +64,36 @@ class Settings:
      ("Where to serve metrics for Prometheus: host:port, or a port alone on the loopback interface. Empty: nowhere."
       " Whoever can connect can read them: there is no authentication."))
     request_timeout_ms: int = row(INT, "30000", "0..", "How long this broker waits for another broker's response.")
+
+    # TLS: each also for one listener, listener.name.<listener>.<setting>
+    ssl_keystore_type: str = row(STRING, "JKS", "",
+     "The format of the key store: PEM or PKCS12. JKS, Kafka's default, means what the file has; a file of Java's own format is refused.")
+    ssl_keystore_location: str | None = row(STRING, None, "",
+     "The key store of a listener: a private key, its certificate, and the certificates above that one, in this order.")
+    ssl_keystore_password: Secret | None = row(PASSWORD, None, "", "The password of a key store of type PKCS12.")
+    ssl_keystore_key: Secret | None = row(PASSWORD, None, "", "The private key itself, as PEM, in place of a file.")
+    ssl_keystore_certificate_chain: Secret | None = row(PASSWORD, None, "", "The certificates of ssl.keystore.key, as PEM.")
+    ssl_key_password: Secret | None = row(PASSWORD, None, "", "The password of an encrypted private key in PEM.")
+    ssl_truststore_type: str = row(STRING, "JKS", "", "The format of the trust store, as ssl.keystore.type.")
+    ssl_truststore_location: str | None = row(STRING, None, "", "The trust store: certificates of the authorities that sign those of clients.")
+    ssl_truststore_password: Secret | None = row(PASSWORD, None, "", "The password of a trust store of type PKCS12.")
+    ssl_truststore_certificates: Secret | None = row(PASSWORD, None, "", "The trusted certificates themselves, as PEM, in place of a file.")
+    ssl_client_auth: str = row(STRING, "none", "required|requested|none",
+     ("Whether clients have to show a certificate (required), may (requested), or are not asked. On a SASL_SSL listener only"
+      " listener.name.<listener>.ssl.client.auth counts, as in Kafka."))
+    ssl_protocol: str = row(STRING, "TLSv1.3", "", "A name of Java's; it has no effect beside ssl.enabled.protocols.")
+    ssl_enabled_protocols: tuple[str, ...] = row(LIST, "TLSv1.2,TLSv1.3", "", "The versions of TLS; older ones than TLSv1.2 are not served.")
+    ssl_cipher_suites: tuple[str, ...] = row(LIST, "", "",
+     "The cipher suites, by their names in Java; empty: those that OpenSSL holds for secure. Some suites of TLSv1.3 alone need Python 3.15.")
+    ssl_endpoint_identification_algorithm: str = row(STRING, "https", "",
+     "Whether this broker checks the host names of other brokers in their certificates: https, or empty for no.")
+    ssl_principal_mapping_rules: str = row(STRING, "DEFAULT", "",
+     ("How the name of a client's certificate becomes its principal: RULE:pattern/replacement/[LU], separated by commas, and DEFAULT, the whole name."
+      " Patterns have RE2's syntax."))
+    ssl_allow_dn_changes: bool = row(BOOLEAN, "false", "", "Whether a new certificate may have another name than the one before it.")
+    ssl_allow_san_changes: bool = row(BOOLEAN, "false", "", "Whether a new certificate may lack host names of the one before it.")
+    headgate_ssl_optional: bool = row(BOOLEAN, "false", "",
+     "Whether listeners with TLS serve clients without TLS too, on the same port: for the time in which clients move.")
 
     # Identity
     node_id: int = row(INT, None, "0..", "The id of this broker, unique in a cluster. Default: broker.id, or else 0.")
@@ -241,7 +272,7 @@ PENDING: dict[str, str] = {
 }
 
 # Settings that a listener may have a value of its own for: listener.name.<listener in lower case>.<setting>.
-OF_LISTENERS = frozenset(("headgate.fetch.isolation.default",))
+OF_LISTENERS = frozenset(("headgate.fetch.isolation.default", *tls_settings.SETTINGS))
 
 # Pairs of settings: the first may not exceed the second.
 ORDERED: tuple[tuple[str, str], ...] = (
@@ -273,4 +304,17 @@ CLUSTER_WIDE = frozenset(
     transaction.partition.verification.enable producer.id.expiration.ms headgate.flush headgate.fetch.isolation.default
     headgate.retention.hold.groups headgate.retention.hold.bytes headgate.retention.hold.ms
     """.split()  # noqa: SIM905 - a line for each name would fill a page
+)
+
+# Settings that Kafka can change at run time for one broker, not for all.
+PER_BROKER = frozenset(
+    ("ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.protocol")
+)
+
+# Settings that Kafka can change at run time for one listener of one broker.
+PER_LISTENER = frozenset(
+    """
+    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
+    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    """.split()  # noqa: SIM905 - as above
 )

@@ -123,7 +123,7 @@ def _of_listener(name: str) -> Definition | None:
     if base is None:
         return None
     definition = known()[base]._replace(name=name, default=None)
-    if base in broker_table.OF_LISTENERS:
+    if base in broker_table.OF_LISTENERS and name == _own_name(name, base):
         return definition
     return definition._replace(effect=Effect.NONE, reason=unsupported_table.OF_LISTENERS_REASON, harmless=())
 
@@ -133,6 +133,12 @@ def _base_of_listener(name: str) -> str | None:
     parts = name.removeprefix(LISTENER_PREFIX).split(".")[1:]
     bases = (".".join(parts[start:]) for start in range(min(2, len(parts))))
     return next((base for base in bases if base in known()), None)
+
+
+def _own_name(name: str, base: str) -> str:
+    """The name of the same listener's value of `base`, without a mechanism."""
+    listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
+    return f"{LISTENER_PREFIX}{listener}.{base}"
 
 
 class Scope(Enum):
@@ -148,13 +154,13 @@ def scope(name: str) -> Scope:
     """The scope of changes of this broker setting at run time; some have no effect here."""
     if name in broker_table.CLUSTER_WIDE or name in unsupported_table.CLUSTER_WIDE:
         return Scope.ALL
-    if name in unsupported_table.PER_BROKER:
+    if name in unsupported_table.PER_BROKER or name in broker_table.PER_BROKER:
         return Scope.BROKER
-    if name in unsupported_table.PER_LISTENER:
+    if name in broker_table.PER_LISTENER:
         return Scope.LISTENER
     if name.startswith(LISTENER_PREFIX):
         base = _base_of_listener(name)
-        if base is not None and base not in broker_table.OF_LISTENERS:
+        if base is not None and not base.startswith("headgate."):
             return Scope.ALL if base in unsupported_table.OF_LISTENERS_CLUSTER_WIDE else Scope.BROKER
     return Scope.NOTHING
 

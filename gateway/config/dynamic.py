@@ -5,6 +5,8 @@ win over the value in its file.
 
 A setting without effect in a file is accepted here too, as Kafka accepts it, and has no effect: the log and
 DescribeConfigs say so. But a secret without effect is refused: the metadata would keep it in plain text for nothing.
+A secret with an effect is stored as by Kafka 4.1, in plain text in the metadata log. It is refused with ZooKeeper:
+others can read there, and Kafka encrypts secrets (`password.encoder.secret`).
 Refusals begin with the sentences of Apache Kafka 4.1.
 """
 
@@ -40,7 +42,7 @@ def check(
     given = {name: text for name, text in changes.items() if text is not None}
     _check_scopes(given, is_own)
     for name, text in given.items():
-        _check_one(name, text)
+        _check_one(config, name, text)
     for lesser, greater in broker_table.ORDERED:
         if lesser in changes or greater in changes:
             values = [_value(config, name, of_all, own) for name in (lesser, greater)]
@@ -75,14 +77,16 @@ _REFUSALS = (
 )
 
 
-def _check_one(name: str, text: str) -> None:
+def _check_one(config: BrokerConfig, name: str, text: str) -> None:
     definition = catalogue.find(name)
     assert definition is not None, "_check_scopes has found it"
     if definition.effect is Effect.REFUSED and text.strip() not in definition.harmless:
         _refuse(f"Invalid value {text[:100]} for configuration {name}: {definition.reason}")
-    if definition.is_sensitive:
+    if definition.is_sensitive and definition.effect is not Effect.FULL:
         reason = f"it has no effect here, because {definition.reason}"
         _refuse(f"{name} is a secret, and not stored at run time: {reason}")
+    if definition.is_sensitive and config.zookeeper_connect is not None:
+        _refuse(f"{name} is a secret, and not stored in ZooKeeper, where it could be read: set it in server.properties")
     if len(text.encode()) > MAX_VALUE_BYTES:
         _refuse(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
     try:

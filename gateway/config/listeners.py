@@ -7,6 +7,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = frozenset(("PLAINTEXT",))
+"""The security protocols of listeners that this broker serves; any other of Kafka's is refused at the start."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -103,8 +105,10 @@ def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
         raise ListenerProblem(
             f"the protocol {protocol} of {name} does not exist; Kafka's protocols are {', '.join(_PROTOCOLS)}"
         )
-    if protocol != "PLAINTEXT":
-        raise ListenerProblem(f"listener {name}: {protocol} is not supported yet; only PLAINTEXT is")
+    if protocol not in SERVED_PROTOCOLS:
+        served = [protocol for protocol in _PROTOCOLS if protocol in SERVED_PROTOCOLS]
+        verb = "is" if len(served) == 1 else "are"
+        raise ListenerProblem(f"listener {name}: {protocol} is not supported yet; only {', '.join(served)} {verb}")
 
 
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:

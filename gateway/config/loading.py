@@ -60,7 +60,7 @@ class Loaded:
     def problem(self, name: str, text: str) -> None:
         """Add a problem with a setting, given or not."""
         setting = self.given.get(name)
-        self.problems.append(f"{setting.where}: {name}={setting.text}: {text}" if setting else f"{name}: {text}")
+        self.problems.append(f"{setting.where}: {name}={_shown(setting)}: {text}" if setting else f"{name}: {text}")
 
 
 def load(text: str, overrides: Overrides, source: str) -> Loaded:
@@ -115,7 +115,7 @@ def _take(setting: Setting, loaded: Loaded) -> None:
             f"{setting.where}: unknown setting {setting.name!r}: {catalogue.nearest_broker_setting(setting.name)}"
         )
         return
-    shown = "[hidden]" if definition.is_sensitive else setting.text
+    shown = _shown(setting)
     if definition.effect is Effect.REFUSED:
         _refuse_unless_harmless(setting, definition, loaded)
         return
@@ -128,6 +128,12 @@ def _take(setting: Setting, loaded: Loaded) -> None:
         loaded.values[definition.name] = value
     reason = "" if definition.effect is Effect.FULL else definition.reason
     loaded.answers.append(SettingOutcome(setting.where, setting.name, shown, definition.effect, reason))
+
+
+def _shown(setting: Setting) -> str:
+    """The text of a setting as others may see it."""
+    definition = catalogue.find(setting.name)
+    return "[hidden]" if definition is None or definition.is_sensitive else setting.text
 
 
 def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:

@@ -46,12 +46,8 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      -ssl.enabled.protocols:list -ssl.endpoint.identification.algorithm=HTTPS -ssl.keystore.location -ssl.keystore.password* -ssl.keystore.type
      -ssl.ocsp.enable:boolean=false -ssl.protocol=TLSv1.2 -ssl.truststore.location -ssl.truststore.password* -ssl.truststore.type"""),
     ("a follower leaves the ISR by time alone, by replica.lag.time.max.ms", "", "-replica.lag.max.messages:long"),
-    ("only plaintext listeners are supported; any other listener is refused", "ssl.",
-     """allow.dn.changes:boolean=false allow.san.changes:boolean=false cipher.suites:list= client.auth::required|requested|none=none
-     enabled.protocols:list=TLSv1.2,TLSv1.3 endpoint.identification.algorithm=https engine.factory.class:class key.password* keymanager.algorithm=SunX509
-     keystore.certificate.chain* keystore.key* keystore.location keystore.password* keystore.type=JKS principal.mapping.rules=DEFAULT protocol=TLSv1.3
-     provider secure.random.implementation trustmanager.algorithm=PKIX truststore.certificates* truststore.location truststore.password*
-     truststore.type=JKS"""),
+    ("OpenSSL does TLS, not a provider of Java", "ssl.",
+     "keymanager.algorithm=SunX509 provider secure.random.implementation trustmanager.algorithm=PKIX"),
     ("clients are not authenticated yet; a listener with authentication is refused", "sasl.",
      """client.callback.handler.class:class enabled.mechanisms:list=GSSAPI jaas.config* kerberos.kinit.cmd=/usr/bin/kinit
      kerberos.min.time.before.relogin:long=60000 kerberos.principal.to.local.rules:list=DEFAULT kerberos.service.name
@@ -145,7 +141,7 @@ PREFIXES: dict[str, str] = {
     "config.providers.": "there are no providers of secrets",
 }
 
-OF_LISTENERS_REASON = "listeners are plaintext only and have no such settings of their own"
+OF_LISTENERS_REASON = "listeners have no such settings of their own"
 
 # Settings that Kafka, and above all its tools, change at run time. The rates are never in a file.
 CLUSTER_WIDE = frozenset(
@@ -164,16 +160,8 @@ PER_BROKER = frozenset(
     principal.builder.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
     sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-    sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
-    ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-    """.split()  # noqa: SIM905 - as above
-)
-
-# Settings that Kafka changes for one listener of one broker at run time: listener.name.<listener>.<setting>.
-PER_LISTENER = frozenset(
-    """
-    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
-    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    sasl.mechanism.inter.broker.protocol ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm
     """.split()  # noqa: SIM905 - as above
 )
 
@@ -187,6 +175,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name=": (("",), "access control is not supported yet; to ignore the setting would open the broker to everyone; remove the setting"),
     "principal.builder.class:class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder": (
         ("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"), f"{_JAVA}; remove the setting"),
+    "ssl.engine.factory.class:class": (("",), f"{_JAVA}: clients would be trusted against its rules; remove the setting"),
     "create.topic.policy.class.name:class": (("",), f"{_JAVA}: topics would be created against that policy; remove the setting"),
     "alter.config.policy.class.name:class": (("",), f"{_JAVA}: settings would be changed against that policy; remove the setting"),
     "client.quota.callback.class:class": (("",), f"{_JAVA}: clients would have no quotas; remove the setting"),

@@ -184,7 +184,11 @@ def test_other_brokers_must_be_able_to_connect() -> None:
 
 def test_a_listener_may_have_a_value_of_its_own() -> None:
     name = "headgate.fetch.isolation.default"
-    config = BrokerConfig.load(f"listener.name.legacy.{name}=read_committed")
+    config = BrokerConfig.load(
+        "listeners=PLAINTEXT://:9092,LEGACY://:9093\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LEGACY:PLAINTEXT\n"
+        f"listener.name.legacy.{name}=read_committed"
+    )
     assert (config.listener_value("LEGACY", name), config.listener_value("PLAINTEXT", name)) == ("read_committed", None)
     assert config[name] == "read_uncommitted"
     assert config.notes() == []

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 import headgate.gateway
-from headgate.gateway.config import catalogue
+from headgate.gateway.config import catalogue, tls_settings
 from headgate.gateway.config.definition import Effect
 
-# Read by the configuration itself: listeners and directories are looked up in what it makes of them.
+# Read by the configuration itself: listeners, directories and TLS are looked up in what it makes of them.
 READ_HERE = {
+    *tls_settings.SETTINGS,
     "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name",
     "security.inter.broker.protocol", "log.dir", "log.dirs", "broker.id",
 }  # fmt: skip

@@ -5,7 +5,7 @@ from typing import get_type_hints
 import pytest
 
 from headgate.gateway.config import broker_table, catalogue, group_config, topic_table, unsupported_table
-from headgate.gateway.config.definition import Effect, Type
+from headgate.gateway.config.definition import Effect, Secret, Type
 
 
 def test_every_default_is_allowed() -> None:
@@ -51,7 +51,13 @@ def test_what_is_changed_at_run_time_is_a_setting() -> None:
 def test_attributes_are_declared_with_the_types_of_the_table() -> None:
     declared = get_type_hints(broker_table.Settings)
     assert list(declared) == [name.replace(".", "_") for name in catalogue.BROKER]
-    plain = {Type.BOOLEAN: bool, Type.STRING: str, Type.DOUBLE: float, Type.LIST: tuple[str, ...]}
+    plain = {
+        Type.BOOLEAN: bool,
+        Type.STRING: str,
+        Type.DOUBLE: float,
+        Type.LIST: tuple[str, ...],
+        Type.PASSWORD: Secret,
+    }
     parsed = {
         "listeners",
         "advertised.listeners",
@@ -91,9 +97,13 @@ def test_topic_settings_default_to_their_synonyms_in_their_own_unit() -> None:
         ("replica.socket.timeout.ms", Effect.FULL),
         ("replica.socket.receive.buffer.bytes", Effect.PENDING),
         ("num.io.threads", Effect.NONE),
-        ("ssl.keystore.password", Effect.NONE),
+        ("ssl.keystore.password", Effect.FULL),
         ("rsm.config.bucket", Effect.NONE),
-        ("listener.name.internal.ssl.keystore.location", Effect.NONE),
+        ("listener.name.internal.ssl.keystore.location", Effect.FULL),
+        ("listener.name.internal.headgate.ssl.optional", Effect.FULL),
+        ("listener.name.internal.plain.ssl.keystore.location", Effect.NONE),
+        ("ssl.provider", Effect.NONE),
+        ("ssl.engine.factory.class", Effect.REFUSED),
         ("listener.name.internal.headgate.fetch.isolation.default", Effect.FULL),
         ("listener.name.internal.scram-sha-256.sasl.jaas.config", Effect.NONE),
         ("authorizer.class.name", Effect.REFUSED),

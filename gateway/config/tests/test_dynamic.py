@@ -69,10 +69,19 @@ def test_some_settings_are_of_one_broker_only(name: str) -> None:
 
 
 def test_a_secret_without_effect_is_not_stored() -> None:
-    for name in ("sasl.jaas.config", "listener.name.external.ssl.keystore.password", "rsm.config.key"):
+    for name in ("sasl.jaas.config", "listener.name.external.sasl.jaas.config", "rsm.config.key"):
         error = refusal({}, {name: "hush"})
         assert error.code is ErrorCode.INVALID_REQUEST
         assert "hush" not in error.message
+
+
+def test_a_secret_with_an_effect_is_stored_but_not_in_zookeeper() -> None:
+    change = {"listener.name.external.ssl.keystore.password": "hush"}
+    dynamic.check(BrokerConfig.load(), change, {}, change)
+    error = refusal({}, change, "zookeeper.connect=h:2181")
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert "is a secret, and not stored in ZooKeeper" in error.message
+    assert "hush" not in error.message
 
 
 def test_two_settings_that_contradict_each_other() -> None:

@@ -38,7 +38,7 @@ def test_every_line_is_answered() -> None:
         ("num.partitions", Effect.FULL),
         ("num.io.threads", Effect.NONE),
         ("transaction.two.phase.commit.enable", Effect.PENDING),
-        ("ssl.key.password", Effect.NONE),
+        ("ssl.key.password", Effect.FULL),
         ("authorizer.class.name", Effect.NONE),
         ("num.partitions", Effect.FULL),
         ("num.partitions", Effect.NONE),

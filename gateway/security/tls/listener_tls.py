@@ -111,13 +111,27 @@ class ListenerTls:
             key_store = stores.read_key_store(settings, self._files.read, now)
             trust_store = stores.read_trust_store(settings, self._files.read, now)
             context = contexts.server_context(settings, key_store, trust_store, self._files)
-            mapping = principal_mapping.parse(settings.principal_mapping_rules)
-        except principal_mapping.MappingRuleProblem as error:
-            raise _problem(settings, f"ssl.principal.mapping.rules: {error}") from None
+            mapping = _mapping(settings)
         except TlsProblem as error:
             raise _problem(settings, str(error)) from None
         assert key_store is not None, "server_context refuses a listener without one"
         return _State(settings, context, key_store, trust_store, mapping)
+
+
+def check(settings: TlsSettings) -> None:
+    """Check the settings of a listener without its stores. Raises TlsProblem."""
+    try:
+        contexts.check(settings)
+        _mapping(settings)
+    except TlsProblem as error:
+        raise _problem(settings, str(error)) from None
+
+
+def _mapping(settings: TlsSettings) -> PrincipalMapping:
+    try:
+        return principal_mapping.parse(settings.principal_mapping_rules)
+    except principal_mapping.MappingRuleProblem as error:
+        raise TlsProblem(f"ssl.principal.mapping.rules: {error}") from None
 
 
 def _problem(settings: TlsSettings, sentence: str) -> TlsProblem:
