@@ -9,7 +9,6 @@ encrypted with PBES2, and trust stores that `openssl pkcs12` has made.
 
 from __future__ import annotations
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
@@ -122,7 +121,7 @@ def read_trust_store(settings: TlsSettings, read: Read, now: datetime) -> TrustS
     if settings.truststore_type == "PEM":
         return _trust_store(source, _pem_certificates(source), now)
     loaded = _load_pkcs12(source, password, "ssl.truststore.password")
-    return _trust_store(source, _all_certificates(loaded), now)
+    return _trust_store(source, _trusted_certificates(loaded), now)
 
 
 # ------------------------------------------------------------------------------------------------ checks of settings
@@ -202,7 +201,7 @@ def _pem_blocks(source: _Source) -> Iterator[_PemBlock]:
         headers = _PEM_HEADER.findall(body)
         try:
             der = b64decode("".join(_PEM_HEADER.sub("", body).split()), validate=True)
-        except binascii.Error:
+        except ValueError:
             raise TlsProblem(f"{source.name}: a block {label} is not in Base64; export the file anew") from None
         yield _PemBlock(label, any("ENCRYPTED" in header for header in headers), der)
 
@@ -270,8 +269,9 @@ def _pkcs12_key_store(source: _Source, password: Secret, now: datetime) -> KeySt
     return _key_store(source, _checked_key(source, loaded.key), _in_order(certificates, others), now)
 
 
-def _in_order(chain: list[x509.Certificate], others: list[x509.Certificate]) -> list[x509.Certificate]:
+def _in_order(first: list[x509.Certificate], others: list[x509.Certificate]) -> list[x509.Certificate]:
     """A chain from its first certificate up, by the names of issuers: a PKCS12 file has no order, as in Java."""
+    chain = list(first)
     while chain and chain[-1].issuer != chain[-1].subject:
         issuer = next((other for other in others if other.subject == chain[-1].issuer and other not in chain), None)
         if issuer is None:
@@ -280,10 +280,13 @@ def _in_order(chain: list[x509.Certificate], others: list[x509.Certificate]) -> 
     return chain
 
 
-def _all_certificates(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
-    """The trusted certificates: also that of a key, as in Java."""
-    certificates = [] if loaded.cert is None else [loaded.cert.certificate]
-    return certificates + [other.certificate for other in loaded.additional_certs]
+def _trusted_certificates(loaded: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
+    """The trusted certificates. Of a key, that is its own certificate and not those that signed it, as in Java."""
+    others = [other.certificate for other in loaded.additional_certs]
+    if loaded.cert is None:
+        return others
+    own, *signers = _in_order([loaded.cert.certificate], others)
+    return [own, *(other for other in others if other not in signers)]
 
 
 # ------------------------------------------------------------------------------------------------ checks of contents
