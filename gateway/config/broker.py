@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, tls_settings, topic_config
+from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
-from headgate.gateway.config.tls_settings import TLS_PROTOCOLS, TlsSettings
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
@@ -127,19 +125,13 @@ class BrokerConfig(broker_table.Settings):
         text = self._present_text(f"listener.name.{listener.lower()}.{name}")
         return None if text is None else catalogue.BROKER[name].parse(text)
 
-    def tls_settings(self, listener: str) -> TlsSettings:
-        """The effective TLS settings of a listener: values set at run time before those of the file, its own first."""
-        security_protocol = self.listener_security_protocol_map[listener]
-        return tls_settings.of_listener(
-            listener, security_protocol, self._present_value, lambda name: self.listener_value(listener, name)
-        )
+    def present_value(self, name: str) -> Value:
+        """The value of a setting that can change for this broker alone: as set at run time, else as given."""
+        text = self._present_text(name)
+        return catalogue.BROKER[name].default_value() if text is None else catalogue.BROKER[name].parse(text)
 
     def _present_text(self, name: str) -> str | None:
         return next((text for text in self.texts(name) if text is not None), None)
-
-    def _present_value(self, name: str) -> Value:
-        text = self._present_text(name)
-        return catalogue.BROKER[name].default_value() if text is None else catalogue.BROKER[name].parse(text)
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
         """The value of a topic setting: the topic's own, else the first configured broker synonym's, else the default.
@@ -257,32 +249,6 @@ def _check_inter_broker(loaded: Loaded, opened: tuple[Listener, ...], advertised
         _attempt(loaded, given[0], lambda: listeners.check_inter_broker(listener, opened, advertised))
 
 
-def _check_tls(loaded: Loaded) -> None:
-    """Check the settings of listeners with TLS, without their stores: a start reads these."""
-    if loaded.problems:
-        return
-    for listener in loaded.values["listeners"]:
-        protocol = loaded.values["listener.security.protocol.map"][listener.name]
-        if protocol not in TLS_PROTOCOLS:
-            continue
-        # Not at the head: a broker without TLS does not import `cryptography`
-        from headgate.gateway.security.tls import listener_tls
-        from headgate.gateway.security.tls.problem import TlsProblem
-
-        settings = tls_settings.of_listener(
-            listener.name, protocol, loaded.values.__getitem__, partial(_own_value, loaded, listener.name)
-        )
-        try:
-            listener_tls.check(settings)
-        except TlsProblem as error:
-            loaded.problems.append(str(error))
-
-
-def _own_value(loaded: Loaded, listener: str, name: str) -> Value:
-    setting = loaded.given.get(f"{catalogue.LISTENER_PREFIX}{listener.lower()}.{name}")
-    return None if setting is None else catalogue.BROKER[name].parse(setting.text)
-
-
 def _note_unknown_listeners(loaded: Loaded) -> None:
     """Settings of a listener that does not exist have no effect, as in Kafka; here their answers say so."""
     if loaded.problems:
@@ -368,7 +334,6 @@ _CHECKS: tuple[Callable[[Loaded], None], ...] = (
     _check_zookeeper,
     _check_offset_stores,
     _check_listeners,
-    _check_tls,
     _note_unknown_listeners,
     _check_order,
     _lift_limits,

@@ -10,7 +10,6 @@ feature does not exist yet.
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.gateway.config import tls_settings
 from headgate.gateway.config.definition import Secret, Type
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
@@ -272,7 +271,9 @@ PENDING: dict[str, str] = {
 }
 
 # Settings that a listener may have a value of its own for: listener.name.<listener in lower case>.<setting>.
-OF_LISTENERS = frozenset(("headgate.fetch.isolation.default", *tls_settings.SETTINGS))
+OF_LISTENERS = frozenset(
+    ("headgate.fetch.isolation.default", "headgate.ssl.optional", *(row[0] for row in ROWS if row[0].startswith("ssl.")))
+)
 
 # Pairs of settings: the first may not exceed the second.
 ORDERED: tuple[tuple[str, str], ...] = (

@@ -221,3 +221,19 @@ def test_notes_are_what_a_person_should_see() -> None:
         ("num.io.threads", Effect.NONE),
         ("transaction.two.phase.commit.enable", Effect.PENDING),
     ]
+
+
+def test_values_of_a_listener_that_does_not_exist_are_noted() -> None:
+    config = BrokerConfig.load("listener.name.nosuch.ssl.client.auth=none\nlistener.name.PLAINTEXT.ssl.protocol=TLS")
+    assert [(note.effect, note.reason) for note in config.notes()] == [
+        (Effect.NONE, "no listener has the name nosuch; in lower case, the names are plaintext"),
+        (Effect.NONE, "no listener has the name PLAINTEXT; in lower case, the names are plaintext"),
+    ]
+
+
+def test_a_value_of_this_broker_alone_is_that_of_now() -> None:
+    config = BrokerConfig.load("ssl.client.auth=required")
+    assert (config.present_value("ssl.client.auth"), config.present_value("ssl.protocol")) == ("required", "TLSv1.3")
+    config.change({}, {"ssl.client.auth": "none", "listener.name.plaintext.ssl.protocol": "TLS"})
+    assert config.present_value("ssl.client.auth") == "none"
+    assert config.listener_value("PLAINTEXT", "ssl.protocol") == "TLS"

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 import headgate.gateway
-from headgate.gateway.config import catalogue, tls_settings
+from headgate.gateway.config import broker_table, catalogue
 from headgate.gateway.config.definition import Effect
 
-# Read by the configuration itself: listeners, directories and TLS are looked up in what it makes of them.
+# Read by the configuration itself: listeners and directories are looked up in what it makes of them, a
+# listener's own settings by their names.
 READ_HERE = {
-    *tls_settings.SETTINGS,
+    *broker_table.OF_LISTENERS,
     "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name",
     "security.inter.broker.protocol", "log.dir", "log.dirs", "broker.id",
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.gateway.config import listeners
 from headgate.gateway.config.listeners import (
     Listener,
     ListenerProblem,
@@ -158,3 +159,10 @@ def test_servers_of_zookeeper(text: str, expected: str) -> None:
 def test_what_is_no_zookeeper(text: str, sentence: str) -> None:
     with pytest.raises(ListenerProblem, match=sentence):
         parse_zookeeper(text)
+
+
+def test_a_protocol_is_legal_once_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "SERVED_PROTOCOLS", frozenset(("PLAINTEXT", "SSL")))
+    check_listeners(parse("SSL://:9092"), PLAIN)
+    with pytest.raises(ListenerProblem, match="SASL_SSL is not supported yet; only PLAINTEXT, SSL are"):
+        check_listeners(parse("SASL_SSL://:9092"), {"SASL_SSL": "SASL_SSL"})

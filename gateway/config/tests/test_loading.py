@@ -75,3 +75,10 @@ def test_a_setting_that_cannot_be_ignored_is_refused() -> None:
 
 def test_a_broken_file_is_a_problem_not_a_crash() -> None:
     assert load("a=\\u12", {}, "f").problems == ["f line 1: \\u must be followed by four hexadecimal digits, not '12'"]
+
+
+def test_a_problem_does_not_show_a_secret() -> None:
+    loaded = load("ssl.key.password=hush\nnode.id=1", (), "f")
+    loaded.problem("ssl.key.password", "it is wrong")
+    loaded.problem("node.id", "it is taken")
+    assert loaded.problems == ["f line 1: ssl.key.password=[hidden]: it is wrong", "f line 2: node.id=1: it is taken"]

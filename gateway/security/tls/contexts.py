@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import ssl
 
-from headgate.gateway.config.tls_settings import TlsSettings
 from headgate.gateway.security.tls import cipher_suites
-from headgate.gateway.security.tls.problem import TlsProblem
+from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings
 from headgate.gateway.security.tls.store_files import StoreFiles
 from headgate.gateway.security.tls.stores import KeyStore, TrustStore
 
@@ -78,11 +77,6 @@ def client_context(
     else:
         _trust(context, trust_store)
     return context
-
-
-def check(settings: TlsSettings) -> None:
-    """Check protocols and cipher suites, without stores. Raises TlsProblem."""
-    _context(ssl.PROTOCOL_TLS_SERVER, settings)
 
 
 def _context(side: int, settings: TlsSettings) -> ssl.SSLContext:

@@ -14,11 +14,12 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from headgate.gateway.config.tls_settings import TlsSettings
+from headgate.gateway.config import BrokerConfig, ConfigError
+from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.tls import contexts, distinguished_name, principal_mapping, stores
 from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
-from headgate.gateway.security.tls.problem import TlsProblem
+from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, of_listener
 from headgate.gateway.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
 from headgate.gateway.security.tls.stores import KeyStore, TrustStore
 
@@ -118,13 +119,18 @@ class ListenerTls:
         return _State(settings, context, key_store, trust_store, mapping)
 
 
-def check(settings: TlsSettings) -> None:
-    """Check the settings of a listener without its stores. Raises TlsProblem."""
-    try:
-        contexts.check(settings)
-        _mapping(settings)
-    except TlsProblem as error:
-        raise _problem(settings, str(error)) from None
+def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None) -> dict[str, ListenerTls]:
+    """The TLS of each listener over TLS, by the listener's name. Raises ConfigError with one sentence a problem."""
+    opened, problems = {}, []
+    for listener in config.listeners:
+        if config.listener_security_protocol_map[listener.name] in TLS_PROTOCOLS:
+            try:
+                opened[listener.name] = ListenerTls(of_listener(config, listener.name), clock, files)
+            except TlsProblem as error:
+                problems.append(str(error))
+    if problems:
+        raise ConfigError(problems)
+    return opened
 
 
 def _mapping(settings: TlsSettings) -> PrincipalMapping:

@@ -12,11 +12,8 @@ possessive quantifiers, `&&` and classes within classes. A replacement that coul
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 MAX_NAME_BYTES = 32_767
 """The longest distinguished name that rules are tried on: no string of the older protocol is longer."""
@@ -36,6 +33,25 @@ _GROUP_NAME = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 _DIGITS = "0123456789"
 
 
+class _Pattern(Protocol):
+    """A compiled pattern of RE2 over bytes, whose module has no types."""
+
+    groups: int
+    groupindex: Mapping[bytes, int]
+
+    def fullmatch(self, text: bytes) -> _Match | None: ...
+
+    def search(self, text: bytes, pos: int) -> _Match | None: ...
+
+
+class _Match(Protocol):
+    def start(self) -> int: ...
+
+    def end(self) -> int: ...
+
+    def group(self, number: int) -> bytes | None: ...
+
+
 class MappingRuleProblem(ValueError):
     """A rule that cannot be used; the text says why, and what to do."""
 
@@ -47,7 +63,7 @@ class PrincipalProblem(Exception):
 class _Rule(NamedTuple):
     """A compiled rule. `replacement`: texts, and numbers of groups. `case`: L, U or empty."""
 
-    pattern: Any
+    pattern: _Pattern
     replacement: tuple[str | int, ...]
     case: str
 
@@ -112,11 +128,11 @@ def _compiled(pattern: str, replacement: str, case: str) -> _Rule:
     return _Rule(compiled, tuple(_parts(replacement, compiled.groups, _names(compiled))), case)
 
 
-def _names(compiled: Any) -> Mapping[str, int]:
+def _names(compiled: _Pattern) -> Mapping[str, int]:
     return {name.decode(): number for name, number in compiled.groupindex.items()}
 
 
-def _compile(pattern: str) -> Any:
+def _compile(pattern: str) -> _Pattern:
     import re2  # here, because most brokers have no rule
 
     source = "".join(_translated(pattern)).encode()
@@ -126,7 +142,8 @@ def _compile(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = MAX_PROGRAM_BYTES
     try:
-        return re2.compile(source, options)
+        compiled: _Pattern = re2.compile(source, options)
+        return compiled
     except re2.error as error:
         reason = error.args[0] if error.args else b""
         raise _invalid(
@@ -218,7 +235,7 @@ def _group_number(replacement: str, position: int, groups: int) -> tuple[int, in
     return number, position
 
 
-def _matches(pattern: Any, data: bytes) -> Iterator[Any]:
+def _matches(pattern: _Pattern, data: bytes) -> Iterator[_Match]:
     """The matches in `data`, one after another, as Java finds them: also an empty one right behind another.
 
     RE2's module finds an empty match twice if it has passed over text before it.

@@ -17,7 +17,7 @@ MAX_STORE_BYTES = 4 << 20
 
 
 class FileIdentity(NamedTuple):
-    """What tells one content of a file from another: it changes with every replacement, copy or write."""
+    """The identity of a file's content: every replacement, copy or write changes it."""
 
     modified_ns: int
     size: int

@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from headgate.gateway.config.definition import Secret
-from headgate.gateway.config.tls_settings import TlsSettings
-from headgate.gateway.security.tls.problem import TlsProblem
+from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings
 from headgate.gateway.security.tls.store_files import MAX_STORE_BYTES
 
 Read = Callable[[str], bytes]

@@ -6,8 +6,8 @@ import ssl
 from dataclasses import dataclass
 
 from headgate.gateway.config.definition import Secret
-from headgate.gateway.config.tls_settings import TlsSettings
 from headgate.gateway.security.tls import contexts, stores
+from headgate.gateway.security.tls.settings import TlsSettings
 from headgate.gateway.security.tls.store_files import StoreFiles
 from headgate.gateway.security.tls.tests.certificates import NOW, Authority, Issued
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.gateway.config.definition import Secret
-from headgate.gateway.config.tls_settings import TlsSettings
 from headgate.gateway.security.tls import stores
+from headgate.gateway.security.tls.settings import TlsSettings
 from headgate.gateway.security.tls.store_files import StoreFiles
 from headgate.gateway.security.tls.tests.certificates import NOW, write_files
 

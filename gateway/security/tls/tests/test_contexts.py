@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.security.tls import contexts, stores
-from headgate.gateway.security.tls.problem import TlsProblem
+from headgate.gateway.security.tls.settings import TlsProblem
 from headgate.gateway.security.tls.store_files import StoreFiles
 from headgate.gateway.security.tls.tests.certificates import (
     CLIENT_AUTH,

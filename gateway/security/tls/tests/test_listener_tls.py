@@ -10,12 +10,12 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from headgate.gateway.config import BrokerConfig, ConfigError, listeners
 from headgate.gateway.config.definition import Secret
-from headgate.gateway.config.tls_settings import TlsSettings
-from headgate.gateway.security.tls.listener_tls import ListenerTls, check
+from headgate.gateway.security.tls.listener_tls import ListenerTls, open_all
 from headgate.gateway.security.tls.principal_mapping import PrincipalProblem
-from headgate.gateway.security.tls.problem import TlsProblem
-from headgate.gateway.security.tls.tests.certificates import NOW, Authority, Issued
+from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings
+from headgate.gateway.security.tls.tests.certificates import NOW, Authority, Issued, write_files
 from headgate.gateway.security.tls.tests.handshakes import client, connect
 
 ROOT = Authority("Root", days=300)
@@ -184,15 +184,27 @@ def test_rules_make_principals_and_may_make_none(tmp_path: Path) -> None:
         listener.tls.principal_of(ROOT.issue("kafka").der)
 
 
-def test_settings_are_checked_without_stores() -> None:
-    check(TlsSettings(listener="A"))
-    for fields, sentence in (
-        ({"principal_mapping_rules": "x"}, "listener A: ssl.principal.mapping.rules: 'x': a rule is RULE:"),
-        ({"enabled_protocols": ("x",)}, "listener A: ssl.enabled.protocols has x, which does not exist"),
-    ):
-        with pytest.raises(TlsProblem) as refused:
-            check(TlsSettings(listener="A", **fields))  # type: ignore[arg-type]
-        assert str(refused.value).startswith(sentence)
+def test_each_listener_over_tls_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "SERVED_PROTOCOLS", frozenset(("PLAINTEXT", "SSL", "SASL_SSL")))
+    write_files(tmp_path)
+    text = (
+        "listeners=PLAINTEXT://:9092,SSL://:9093,OUT://:9094\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,OUT:SASL_SSL\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={tmp_path}/broker.pem\n"
+        f"listener.name.out.ssl.keystore.location={tmp_path}/client.pem\n"
+    )
+    opened = open_all(BrokerConfig.load(text), Clock())
+    assert {name: tls.settings.keystore_location for name, tls in opened.items()} == {
+        "SSL": f"{tmp_path}/broker.pem",
+        "OUT": f"{tmp_path}/client.pem",
+    }
+    text += "ssl.principal.mapping.rules=x\nlistener.name.out.ssl.enabled.protocols=x"
+    with pytest.raises(ConfigError) as refused:
+        open_all(BrokerConfig.load(text), Clock())
+    assert [problem[:70] for problem in refused.value.problems] == [
+        "listener SSL: ssl.principal.mapping.rules: 'x': a rule is RULE:pattern",
+        "listener OUT: ssl.enabled.protocols has x, which does not exist; serve",
+    ]
 
 
 def test_a_representation_has_no_secret(listener: Listener) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 from typing import Any
 
@@ -10,9 +11,8 @@ import pytest
 
 from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Secret
-from headgate.gateway.config.tls_settings import TlsSettings, setting_name
 from headgate.gateway.security.tls import contexts, stores
-from headgate.gateway.security.tls.problem import TlsProblem
+from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, setting_name
 from headgate.gateway.security.tls.store_files import MAX_STORE_BYTES, StoreFiles
 from headgate.gateway.security.tls.tests.certificates import DAY, NOW, Authority, Issued, pem, pkcs12_trust, rsa_key
 from headgate.gateway.security.tls.tests.stores_scenario import CASES, RECORD, make_files
@@ -103,13 +103,19 @@ def settings_of(values: dict[str, str], files: dict[str, bytes]) -> TlsSettings:
     return TlsSettings(**fields)
 
 
+@functools.cache
+def a_key_store() -> stores.KeyStore:
+    """For cases that are about something else."""
+    store = key_store(Authority().issue())
+    assert store is not None
+    return store
+
+
 def start(settings: TlsSettings, files: dict[str, bytes]) -> None:
-    """What a listener does with its stores and settings; one without a key store is told of it, in another test."""
+    """The start of a listener with these settings."""
     key_store = stores.read_key_store(settings, reader(files), SOON)
     trust_store = stores.read_trust_store(settings, reader(files), SOON)
-    contexts.check(settings)
-    if key_store is not None:
-        contexts.server_context(settings, key_store, trust_store, StoreFiles())
+    contexts.server_context(settings, key_store or a_key_store(), trust_store, StoreFiles())
 
 
 @pytest.mark.parametrize("label", CASES)

@@ -1,18 +1,22 @@
-"""The effective TLS settings of a listener, or of a client, as one typed value. Nothing here imports `ssl`.
+"""The effective TLS settings of a listener, or of a client, as one typed value, and the error of all of TLS.
 
-`BrokerConfig.tls_settings` makes it for a listener, with Kafka's precedence: `listener.name.<listener>.<setting>`, set
-at run time or in the file, before `<setting>`. A client's comes from its properties, which have the same names.
+A listener's come from the broker's configuration, with Kafka's precedence: `listener.name.<listener>.<setting>`, set at
+run time or in the file, before `<setting>`. A client's come from its properties, which have the same names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from headgate.gateway.config.broker import BrokerConfig
 from headgate.gateway.config.definition import Secret
 
-TLS_PROTOCOLS = frozenset(("SSL", "SASL_SSL"))
-"""The security protocols over TLS."""
+
+class TlsProblem(ValueError):
+    """Settings or a store that TLS cannot be served with.
+
+    The text is one sentence: the setting, the file, and what to do. It has no secret.
+    """
 
 
 class TlsSettings(NamedTuple):
@@ -57,18 +61,19 @@ def setting_name(field: str) -> str:
 SETTINGS = tuple(setting_name(field) for field in TlsSettings._fields if field != "listener")
 
 
-def of_listener(
-    listener: str, security_protocol: str, value_of: Callable[[str], Any], own_value_of: Callable[[str], Any]
-) -> TlsSettings:
-    """The settings of a listener. `value_of` a setting: of the broker; `own_value_of`: of the listener alone, or None.
+def of_listener(config: BrokerConfig, listener: str) -> TlsSettings:
+    """The settings of a listener now.
 
-    On SASL_SSL, `ssl.client.auth` of the broker does not count, as in Kafka (KIP-684): SASL tells who the client is.
+    On SASL_SSL, `ssl.client.auth` of the broker does not count, as in Kafka (KIP-684): SASL names the client.
     """
-    values = {}
+    values: dict[str, Any] = {}
     for field in TlsSettings._fields[1:]:
         name = setting_name(field)
-        own = own_value_of(name)
-        values[field] = value_of(name) if own is None else own
-    if security_protocol == "SASL_SSL" and own_value_of("ssl.client.auth") is None:
+        own = config.listener_value(listener, name)
+        values[field] = config.present_value(name) if own is None else own
+    if (
+        config.listener_security_protocol_map[listener] == "SASL_SSL"
+        and config.listener_value(listener, "ssl.client.auth") is None
+    ):
         values["client_auth"] = "none"
     return TlsSettings(listener, **values)
