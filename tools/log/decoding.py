@@ -21,6 +21,8 @@ from headgate.tools.output import Row
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+_SECRET_ENDS = (".password", ".key", ".certificate.chain", ".certificates", ".jaas.config", ".secret", ".passphrase")
+"""Ends of the names of Kafka's passwords, whose values metadata logs have in plain text, as in Kafka."""
 METADATA_LOGS = ("__headgate_metadata", "__cluster_metadata")
 
 
@@ -142,7 +144,10 @@ def _decode_metadata(record: Record) -> tuple[Any, Any]:
     decoded = metadata.decode_known(record.value or b"")
     if decoded is None:
         return None, {"type": (record.value or b"")[1], **_as_base64(record.value)}
-    return None, {"type": type(decoded).__name__.removesuffix("Record"), **as_json(decoded)}
+    shown = as_json(decoded)
+    if isinstance(decoded, metadata.ConfigRecord) and decoded.name.endswith(_SECRET_ENDS) and decoded.value is not None:
+        shown["value"] = "[hidden]"
+    return None, {"type": type(decoded).__name__.removesuffix("Record"), **shown}
 
 
 _DECODERS: dict[str, Callable[[Record], tuple[Any, Any]]] = {

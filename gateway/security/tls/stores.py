@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -303,7 +304,7 @@ def _key_store(source: _Source, key: PrivateKey, chain: list[x509.Certificate], 
     try:
         fitting = [number for number, certificate in enumerate(chain) if _fits(key, certificate)]
         in_order = all(lower.issuer == upper.subject for lower, upper in pairwise(chain))
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise TlsProblem(f"{source.name}: a certificate has a key or a name that cannot be read") from None
     if not fitting:
         raise TlsProblem(f"{source.name}: the private key does not fit the certificate {_name(chain[0])}")

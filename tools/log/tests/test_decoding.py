@@ -137,3 +137,18 @@ def test_what_nobody_wrote(tmp_path: Path, topic: str) -> None:
     key, value = pair(tmp_path, topic, b"\x00", b"\xff")
     assert (key["base64"], value) == ("AA==", {"base64": "/w=="})
     assert key["error"]
+
+
+@pytest.mark.parametrize(
+    "name, value, shown",
+    [
+        ("listener.name.ssl.ssl.keystore.password", "hush", "[hidden]"),
+        ("listener.name.ssl.ssl.keystore.key", "hush", "[hidden]"),
+        ("listener.name.ssl.ssl.key.password", None, None),
+        ("listener.name.ssl.ssl.keystore.location", "/store", "/store"),
+    ],
+)
+def test_passwords_of_brokers_are_hidden(tmp_path: Path, name: str, value: str | None, shown: str | None) -> None:
+    record = metadata.ConfigRecord(4, "1", name, value)
+    decoded = pair(tmp_path, "__cluster_metadata", None, metadata.encode(record, 0))[1]
+    assert (decoded["name"], decoded["value"]) == (name, shown)

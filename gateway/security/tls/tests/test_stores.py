@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Secret
@@ -16,6 +19,7 @@ from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, sett
 from headgate.gateway.security.tls.store_files import MAX_STORE_BYTES, StoreFiles
 from headgate.gateway.security.tls.tests.certificates import DAY, NOW, Authority, Issued, pem, pkcs12_trust, rsa_key
 from headgate.gateway.security.tls.tests.stores_scenario import CASES, RECORD, make_files
+from headgate.protocol.tests.examples import share
 
 ANSWERS = dict(line.split("\t") for line in RECORD.read_text().splitlines())
 SOON = NOW + dt.timedelta(hours=1)
@@ -207,13 +211,33 @@ def test_a_path_that_is_none_is_refused() -> None:
     ],
 )
 def test_damaged_text_is_refused(content: str) -> None:
-    for settings in (
+    for fields in (
         TlsSettings(truststore_type="PEM", truststore_certificates=Secret(content)),
         TlsSettings(keystore_type="PEM", keystore_key=Secret(content), keystore_certificate_chain=Secret(content)),
     ):
-        read = stores.read_trust_store if settings.keystore_key is None else stores.read_key_store
+        read = stores.read_trust_store if fields.keystore_key is None else stores.read_key_store
         with pytest.raises(TlsProblem):
-            read(settings, lambda path: b"", NOW)
+            read(fields, lambda path: b"", NOW)
+
+
+FUZZED = Authority().issue()
+STORES = {"PEM": FUZZED.pem().encode(), "PKCS12": FUZZED.pkcs12()}
+
+
+@settings(max_examples=share(150), deadline=None)
+@given(st.sampled_from(sorted(STORES)), st.floats(0, 1), st.binary(max_size=4), st.integers(0, 4))
+def test_any_bytes_give_a_store_or_the_one_error(type_: str, where: float, inserted: bytes, removed: int) -> None:
+    data = bytearray(STORES[type_])
+    position = int(where * len(data))
+    data[position : position + removed] = inserted
+    password = None if type_ == "PEM" else Secret("secret")
+    fields = TlsSettings(
+        keystore_type=type_, keystore_location="/k", keystore_password=password,
+        truststore_type=type_, truststore_location="/t", truststore_password=password,
+    )  # fmt: skip
+    for read in (stores.read_key_store, stores.read_trust_store):
+        with contextlib.suppress(TlsProblem):
+            assert read(fields, lambda path: bytes(data), NOW) is not None
 
 
 @pytest.mark.slow
