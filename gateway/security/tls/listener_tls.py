@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.security.tls import contexts, distinguished_name, principal_mapping, stores
+from headgate.gateway.security.tls import contexts, distinguished_name, principal_mapping, self_check, stores
 from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
 from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, of_listener
 from headgate.gateway.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
@@ -36,16 +36,21 @@ class _State(NamedTuple):
     key_store: KeyStore
     trust_store: TrustStore | None
     mapping: PrincipalMapping
+    client_context: ssl.SSLContext | None
 
 
 class ListenerTls:
     """TLS of one listener. Methods that read files block: the loop calls them in a thread, one at a time.
 
     The constructor raises TlsProblem for settings or stores that cannot be used: the broker does not start.
+    `is_inter_broker`: other brokers are reached with these settings too.
     """
 
-    def __init__(self, settings: TlsSettings, clock: Clock, files: StoreFiles | None = None) -> None:
+    def __init__(
+        self, settings: TlsSettings, clock: Clock, files: StoreFiles | None = None, *, is_inter_broker: bool = False
+    ) -> None:
         self._clock = clock
+        self._is_inter_broker = is_inter_broker
         self._files = files or StoreFiles()
         self._tried = self._identities(settings)
         self._state = self._read(settings)
@@ -58,6 +63,11 @@ class ListenerTls:
     def context(self) -> ssl.SSLContext:
         """The context for new connections."""
         return self._state.context
+
+    @property
+    def client_context(self) -> ssl.SSLContext | None:
+        """The context for new connections to other brokers; None unless they are reached with these settings."""
+        return self._state.client_context
 
     @property
     def is_optional(self) -> bool:
@@ -112,20 +122,40 @@ class ListenerTls:
             key_store = stores.read_key_store(settings, self._files.read, now)
             trust_store = stores.read_trust_store(settings, self._files.read, now)
             context = contexts.server_context(settings, key_store, trust_store, self._files)
+            client_context = self._client_context(settings, context, key_store, trust_store)
             mapping = _mapping(settings)
         except TlsProblem as error:
             raise _problem(settings, str(error)) from None
         assert key_store is not None, "server_context refuses a listener without one"
-        return _State(settings, context, key_store, trust_store, mapping)
+        return _State(settings, context, key_store, trust_store, mapping, client_context)
+
+    def _client_context(
+        self,
+        settings: TlsSettings,
+        server_context: ssl.SSLContext,
+        key_store: KeyStore | None,
+        trust_store: TrustStore | None,
+    ) -> ssl.SSLContext | None:
+        if not self._is_inter_broker:
+            return None
+        without_host = settings._replace(endpoint_identification_algorithm="")
+        checking = contexts.client_context(without_host, key_store, trust_store, self._files)
+        self_check.check_connects(checking, server_context)
+        return contexts.client_context(settings, key_store, trust_store, self._files)
 
 
 def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None) -> dict[str, ListenerTls]:
     """The TLS of each listener over TLS, by the listener's name. Raises ConfigError with one sentence a problem."""
     opened, problems = {}, []
+    # With the embedded store there are no other brokers
+    between_brokers = None if config.zookeeper_connect is None else config.inter_broker_listener
     for listener in config.listeners:
         if config.listener_security_protocol_map[listener.name] in TLS_PROTOCOLS:
             try:
-                opened[listener.name] = ListenerTls(of_listener(config, listener.name), clock, files)
+                settings = of_listener(config, listener.name)
+                opened[listener.name] = ListenerTls(
+                    settings, clock, files, is_inter_broker=listener.name == between_brokers
+                )
             except TlsProblem as error:
                 problems.append(str(error))
     if problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,36 @@ def test_each_listener_over_tls_has_its_own(tmp_path: Path, monkeypatch: pytest.
         "listener SSL: ssl.principal.mapping.rules: 'x': a rule is RULE:pattern",
         "listener OUT: ssl.enabled.protocols has x, which does not exist; serve",
     ]
+
+
+def test_other_brokers_are_reached_with_the_listeners_stores(tmp_path: Path) -> None:
+    listener = Listener(tmp_path, client_auth="required")
+    assert listener.tls.client_context is None
+    tls = ListenerTls(listener.settings, listener.clock, is_inter_broker=True)
+    assert tls.client_context is not None
+    assert connect(tls.context, tls.client_context).certificate == BROKER.der
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        connect(tls.context, tls.client_context, "other.example")
+    old = tls.client_context
+    listener.replace(ROOT.issue("broker"))
+    tls.reload()
+    assert tls.client_context is not old
+    listener.trust_file.write_text(Authority("Other").pem())
+    with pytest.raises(TlsProblem, match="listener EXTERNAL: other brokers with these settings refuse the certificate"):
+        tls.reload()
+
+
+def test_the_listener_between_brokers_has_a_clients_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "SERVED_PROTOCOLS", frozenset(("SSL",)))
+    write_files(tmp_path)
+    text = (
+        "listeners=SSL://h:9093,OUT://h:9094\nlistener.security.protocol.map=SSL:SSL,OUT:SSL\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={tmp_path}/broker.pem\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={tmp_path}/ca.pem\ninter.broker.listener.name=OUT\n"
+    )
+    for more, expected in (("", [True, True]), ("zookeeper.connect=h", [True, False])):
+        opened = open_all(BrokerConfig.load(text + more), Clock())
+        assert [opened[name].client_context is None for name in ("SSL", "OUT")] == expected
 
 
 def test_a_representation_has_no_secret(listener: Listener) -> None:

@@ -224,7 +224,7 @@ FUZZED = Authority().issue()
 STORES = {"PEM": FUZZED.pem().encode(), "PKCS12": FUZZED.pkcs12()}
 
 
-@settings(max_examples=share(150), deadline=None)
+@settings(max_examples=share(100), deadline=None)
 @given(st.sampled_from(sorted(STORES)), st.floats(0, 1), st.binary(max_size=4), st.integers(0, 4))
 def test_any_bytes_give_a_store_or_the_one_error(type_: str, where: float, inserted: bytes, removed: int) -> None:
     data = bytearray(STORES[type_])
