@@ -15,7 +15,7 @@ import tempfile
 from base64 import b64decode
 from pathlib import Path
 
-from headgate.gateway.security.tls.tests.certificates import PKCS1, Authority, pem, pkcs12_trust
+from headgate.gateway.security.tls.tests.certificates import PKCS1, Authority, Issued, pem, pkcs12_trust
 
 HERE = Path(__file__).parent
 RECORD = HERE / "stores_of_kafka.txt"
@@ -65,7 +65,7 @@ CASES: dict[str, dict[str, str]] = {
                 "garbage",
                 "empty",
             ),
-            *("missing", "old encryption"),
+            *("missing", "old encryption", "of its issuer", "root twice"),
         )
     },
     "key password": {**KEY_PEM, **key("encrypted.pem"), **KEY_SECRET},
@@ -183,6 +183,8 @@ def make_files() -> dict[str, bytes]:
         "twice the same.pem": issued.key_pem() + pem([issued.certificate, *issued.chain]),
         "not fitting.pem": other.key_pem() + issued.chain_pem(),
         "pkcs1.pem": issued.key_pem(form=PKCS1) + issued.chain_pem(),
+        "of its issuer.pem": Issued(authority.key, issued.chain).pem(),
+        "root twice.pem": Issued(root.key, (root.certificate,) * 2).pem(),
         "expired.pem": root.issue("expired", days=(-10, -1)).pem(),
         "future.pem": root.issue("future", days=(5, 10)).pem(),
         "garbage.pem": "hello",

@@ -27,6 +27,7 @@ SOON = NOW + dt.timedelta(hours=1)
 # Kafka starts with them, and every handshake fails, or Java reads what nothing else does
 REFUSED_HERE = {
     "key store not fitting": "the private key does not fit the certificate",
+    "key store of its issuer": "the certificates are in the wrong order; first comes that of the key",
     "key store expired": "expired on",
     "key store future": "is not valid before",
     "PKCS12 keytool trust": "has no private key",
@@ -49,6 +50,7 @@ SENTENCES = {
     "key store two keys": "/two keys.pem has 2 private keys;",
     "key store wrong order": "/wrong order.pem: the certificates are in the wrong order; first comes that of the key",
     "key store with a gap": "the certificates are in the wrong order",
+    "key store root twice": "the certificates are in the wrong order",
     "key store twice the same": "the certificates are in the wrong order",
     "key store garbage": "/garbage.pem has no private key;",
     "key store missing": "ssl.keystore.location=/missing.pem: there is no such file",
