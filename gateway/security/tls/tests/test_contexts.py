@@ -87,7 +87,7 @@ def test_the_first_suite_of_the_server_is_taken(suites: tuple[str, ...], version
 )
 def test_settings_that_cannot_be_served_are_refused(fields: dict[str, object], sentence: str) -> None:
     with pytest.raises(TlsProblem) as refused:
-        server(BROKER, **fields)
+        server(BROKER, None, **fields)
     assert str(refused.value).startswith(sentence)
 
 
