@@ -30,7 +30,7 @@ _REPETITION = re.compile(r"\{\d+(?:,\d*)?\}")
 _BRACED_ESCAPE = re.compile(r"\\[pPx]\{\w+\}")
 _GROUP_START = re.compile(r"\(\?(?::|<[a-zA-Z][a-zA-Z0-9]*>)")
 _GROUP_NAME = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
-_DIGITS = "0123456789"
+_DIGITS = frozenset("0123456789")
 
 
 class _Pattern(Protocol):
@@ -208,7 +208,7 @@ def _parts(replacement: str, groups: int, names: Mapping[str, int]) -> Iterator[
             position += 1
         elif character != "$":
             yield character
-        elif following in _DIGITS and following:
+        elif following in _DIGITS:
             number, position = _group_number(replacement, position, groups)
             # A number without a group stays as text in Kafka, but not where the pattern has no group at all
             if number > groups == 0:
@@ -226,12 +226,12 @@ def _parts(replacement: str, groups: int, names: Mapping[str, int]) -> Iterator[
 
 def _group_number(replacement: str, position: int, groups: int) -> tuple[int, int]:
     """As many digits as name a group, at least one, as Java reads them; and the position behind them."""
-    number = int(replacement[position])
-    for position in range(position + 1, len(replacement) + 1):  # noqa: B020, PLR1704 - it ends at the last digit read
-        digit = replacement[position : position + 1]
-        if not digit or digit not in _DIGITS or number * 10 + int(digit) > groups:
+    number, position = int(replacement[position]), position + 1
+    while replacement[position : position + 1] in _DIGITS:
+        longer = number * 10 + int(replacement[position])
+        if longer > groups:
             break
-        number = number * 10 + int(digit)
+        number, position = longer, position + 1
     return number, position
 
 
