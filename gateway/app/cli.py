@@ -327,11 +327,16 @@ def _adopt(settings: BrokerConfig, last_check: Callable[[], None]) -> None:
 
 def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
     """Print one sentence for an error that the user can fix; raise any other. Returns the exit code."""
+    from headgate.gateway.config import ConfigError
     from headgate.protocol.errors import KafkaError
     from headgate.storage.errors import DirectoryLocked, StorageError
 
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
+    if isinstance(error, ConfigError):
+        for problem in error.problems:
+            _fail(problem, MISUSED)
+        return MISUSED
     if isinstance(error, DirectoryLocked):
         return _fail(str(error), FAILED)
     if isinstance(error, OSError):

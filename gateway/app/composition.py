@@ -20,6 +20,7 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.api.throttling import Quota
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -67,6 +68,7 @@ from headgate.storage.files import Files, parent
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.security.tls.listener_tls import ListenerTls
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
@@ -238,6 +240,15 @@ def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
     return ZooKeeperConnection(config, clock, ZooKeeperClient)
 
 
+def open_tls(config: BrokerConfig, clock: Clock) -> dict[str, ListenerTls]:
+    """The TLS of the listeners over TLS, by name. A broker without such listeners imports none of it."""
+    if TLS_PROTOCOLS.isdisjoint(config.listener_security_protocol_map[listener.name] for listener in config.listeners):
+        return {}
+    from headgate.gateway.security.tls.listener_tls import open_all
+
+    return open_all(config, clock)
+
+
 def open_few(_log_manager: LogManager, log_loader: LogLoader, _now_ms: int) -> None:
     """Open a small store at once. Threads open the rest once the broker runs."""
     log_loader.open_few()
@@ -272,11 +283,14 @@ class BrokerParts:
     """All parts of one broker, built in the order in which they need each other."""
 
     def __init__(self, config: BrokerConfig, seams: Seams, last_check: Callable[[], None] = lambda: None) -> None:
-        """Take the log directories, read the metadata, open logs. Raises StorageError, OSError: nothing is kept.
+        """Take the log directories, read the metadata, open logs.
+
+        Raises StorageError, OSError, and ConfigError for the certificates of a listener: nothing is kept.
 
         `last_check` is called before anything is written, and raises OSError to refuse the start.
         """
         self.config, self.clock, self.random = config, seams.clock, seams.random
+        self.tls = open_tls(config, seams.clock)
         self.metrics = Metrics()
         self.batcher = WriteBatcher()
         self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.batcher.write_all)
@@ -362,7 +376,7 @@ class BrokerParts:
         self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, seams.quota)
         self._open_files = self.log_manager.files.open_limit()
         limits = _limits(config, self._open_files)
-        self.server = Server(self.dispatcher, limits, clock, scheduler, seams.open_stream)
+        self.server = Server(self.dispatcher, limits, clock, scheduler, seams.open_stream, self.tls)
         self._listen()
         self._measure()
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = frozenset(("PLAINTEXT",))
+SERVED_PROTOCOLS = frozenset(("PLAINTEXT", "SSL"))
 """The security protocols of listeners that this broker serves; any other of Kafka's is refused at the start."""
 TLS_PROTOCOLS = frozenset(("SSL", "SASL_SSL"))
 """The security protocols over TLS."""

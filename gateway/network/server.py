@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import trio
 
@@ -25,6 +26,11 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
+
+if TYPE_CHECKING:  # a broker without TLS does not import it
+    from headgate.gateway.network.tls.driver import TlsDriver
+    from headgate.gateway.network.tls.handshakes import TlsHandshakes
+    from headgate.gateway.security.tls.listener_tls import ListenerTls
 
 logger = logging.getLogger("headgate.server")
 
@@ -51,6 +57,7 @@ class Limits(NamedTuple):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     max_descriptors: int  # for connections; the other descriptors of the process are reserved for files
+    authentication_timeout_ms: float = 30_000.0
 
 
 class Server:
@@ -63,11 +70,17 @@ class Server:
         clock: Clock,
         scheduler: Scheduler,
         open_stream: OpenStream | None = None,
+        tls: Mapping[str, ListenerTls] = MappingProxyType({}),
     ) -> None:
-        """`open_stream` makes the connections of links; None: TCP, by the engine where there is one."""
+        """`open_stream` makes the connections of links; None: TCP, by the engine where there is one.
+
+        `tls`: the settings of the listeners that speak TLS, by name.
+        """
         self.drivers: dict[Driver, None] = {}
         self.engine: SocketEngine | None = None
         self._open_stream = open_stream
+        self._tls = tls
+        self._handshakes: TlsHandshakes | None = None
         self._dispatcher = dispatcher
         self._limits = limits
         self._clock = clock
@@ -145,9 +158,18 @@ class Server:
         if connection is None:
             return None
         self._tune(sock)
-        driver = SocketDriver(engine, sock, connection)
+        tls = self._tls.get(name)
+        driver = SocketDriver(engine, sock, connection) if tls is None else self._secure(engine, sock, connection, tls)
         self._remember(driver)
         return driver
+
+    def _secure(self, engine: SocketEngine, sock: socket.socket, connection: Connection, tls: ListenerTls) -> TlsDriver:
+        from headgate.gateway.network.tls.driver import TlsDriver
+        from headgate.gateway.network.tls.handshakes import TlsHandshakes
+
+        if self._handshakes is None:
+            self._handshakes = TlsHandshakes(self._scheduler)
+        return TlsDriver(engine, sock, connection, tls, self._handshakes, self._limits.authentication_timeout_ms)
 
     async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
         """Serve one connection of a stream listener to its end."""
@@ -158,14 +180,33 @@ class Server:
             return
         if sock is not None:
             self._tune(sock)
+        tls = self._tls.get(name)
+        if tls is not None:
+            stream = trio.SSLStream(stream, tls.context, server_side=True, https_compatible=True)
         driver = StreamDriver(stream, connection, self._clock, self._log, stall_watch=self._dispatcher.stall_watch)
         self._remember(driver)
         self._count_stream(1)
         try:
-            await driver.run()
+            if tls is None or await self._shake_hands(cast("trio.SSLStream[Any]", stream), connection, tls):
+                await driver.run()
         finally:
             self._count_stream(-1)
             self._forget(driver)
+
+    async def _shake_hands(self, stream: trio.SSLStream[Any], connection: Connection, tls: ListenerTls) -> bool:
+        """Do the TLS handshake of a stream. False after a failure: the connection is closed."""
+        from headgate.gateway.network.tls.streams import shake_hands
+        from headgate.gateway.network.tls.tls_socket import TlsError
+
+        try:
+            timeout_ms = self._limits.authentication_timeout_ms
+            connection.client.principal = await shake_hands(stream, tls, timeout_ms)
+        except (TlsError, trio.BrokenResourceError) as error:
+            connection.close(str(error) if isinstance(error, TlsError) else None)
+            connection.finish()
+            await trio.aclose_forcefully(stream)
+            return False
+        return True
 
     def _count_stream(self, change: int) -> None:
         if self.engine is not None:

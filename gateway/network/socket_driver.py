@@ -38,6 +38,8 @@ BYTES = (bytes, bytearray, memoryview)
 MSG_MORE = int(socket.MSG_MORE)  # a plain int: the enumeration would be converted at each send
 
 Sendfile = Callable[[int, int, int, int], int]
+ReadInto = Callable[[int, list[memoryview], int], int]
+"""(descriptor, buffers, position) -> the number of bytes that were read."""
 MakeSocket = Callable[[int, int], socket.socket]
 """(family, type) -> a new socket."""
 
@@ -93,12 +95,14 @@ class Engine(Protocol):
     make_socket: MakeSocket
     now_ms: float
     poller: Poller
+    read_into: ReadInto
     scheduler: Scheduler
     scratch: memoryview
     sendfile: Sendfile
     served: list[EngineSocket]
 
     def add(self, driver: EngineSocket, interest: int) -> None: ...
+    def detach(self, driver: EngineSocket) -> bool: ...
     def forget(self, driver: EngineSocket) -> bool: ...
     def is_late(self) -> bool: ...
     def mark(self, driver: EngineSocket) -> None: ...
@@ -123,6 +127,8 @@ class SocketDriver:
         "queued",
         "socket",
     )
+    receives_all = True
+    """Whether a receive that leaves room in its buffer has taken everything."""
 
     def __init__(self, engine: Engine, sock: socket.socket, connection: Connection) -> None:
         self.connection = connection
@@ -228,7 +234,9 @@ class SocketDriver:
                 connection.receive(buffer[:count], engine.now_ms)
             else:
                 connection.received(count, engine.now_ms)
-            if count < len(buffer) or connection.outgoing or not connection.wants_data or engine.is_late():
+            if connection.outgoing or (self.receives_all and count < len(buffer)):
+                return
+            if not connection.wants_data or engine.is_late():
                 return
             left -= count
 

@@ -51,6 +51,7 @@ from headgate.gateway.network.socket_driver import (
     RECEIVE_BYTES,
     EngineSocket,
     MakeSocket,
+    ReadInto,
     Sendfile,
     SocketDriver,
 )
@@ -102,12 +103,14 @@ class SocketEngine:
         poller: Poller | None = None,
         sendfile: Sendfile | None = None,
         make_socket: MakeSocket = socket.socket,
+        read_into: ReadInto = os.preadv,
         stall_watch: StallWatch | None = None,
     ) -> None:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
         self.make_socket = make_socket
+        self.read_into = read_into
         self.now_ms = 0.0  # start of the present round
         self.max_turn_ms = TURN_MS
         self._end_ms = self._last_round_end_ms = 0.0
@@ -183,13 +186,19 @@ class SocketEngine:
 
     def forget(self, driver: EngineSocket) -> bool:
         """Close a socket and forget its driver. False if that was done before."""
+        is_known = self.detach(driver)
+        if is_known:
+            self.brokers.pop(driver, None)
+            driver.socket.close()
+        return is_known
+
+    def detach(self, driver: EngineSocket) -> bool:
+        """Poll a socket no more; it stays open. False if its driver is not known."""
         descriptor = driver.socket.fileno()
         if self._drivers.pop(descriptor, None) is None:
             return False
         self._marked.pop(driver, None)
-        self.brokers.pop(driver, None)
         self.poller.unregister(descriptor)
-        driver.socket.close()
         return True
 
     def _turn(self, follows: bool) -> bool:

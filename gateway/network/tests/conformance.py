@@ -27,6 +27,9 @@ from headgate.gateway.network.sockets import SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher
+from headgate.gateway.network.tls.driver import TlsDriver
+from headgate.gateway.network.tls.handshakes import TlsHandshakes
+from headgate.gateway.network.tls.tests.fake_listener import HOST, client_context, listener_tls
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.memory_budget import MemoryBudget
@@ -410,6 +413,7 @@ class TcpEngine(Tcp):
     def __init__(self) -> None:
         super().__init__()
         listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)  # what a scenario sends, TLS records too
         self.address = listener.getsockname()
         self.scheduler = Scheduler(self.clock)
         batcher: Any = self.dispatcher.batcher
@@ -423,9 +427,12 @@ class TcpEngine(Tcp):
         nursery.start_soon(self.engine.run)
 
     def _admit(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
-        driver = SocketDriver(engine, sock, self.new_connection())
+        driver = self.make_driver(engine, sock)
         self.drivers.append(driver)
         return driver
+
+    def make_driver(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver:
+        return SocketDriver(engine, sock, self.new_connection())
 
     async def new_client(self) -> Client:
         return TcpClient(await trio.open_tcp_stream(*self.address))
@@ -439,7 +446,7 @@ class TcpStreams(Tcp):
         self.address = listener.socket.getsockname()
         nursery.start_soon(trio.serve_listeners, self._handle, [listener])
 
-    async def _handle(self, stream: trio.SocketStream) -> None:
+    async def _handle(self, stream: trio.abc.Stream) -> None:
         driver = StreamDriver(
             stream, self.new_connection(), self.clock, self.log, stall_watch=self.dispatcher.stall_watch
         )
@@ -451,12 +458,60 @@ class TcpStreams(Tcp):
         return TcpClient(await trio.open_tcp_stream(*self.address))
 
 
+class TlsClient(Client):
+    """The other end of a TLS connection."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._tcp = TcpClient(stream)
+        self._tls = trio.SSLStream(stream, client_context(), server_hostname=HOST)
+
+    async def send(self, data: bytes) -> None:
+        await self._tls.send_all(data)
+
+    async def receive(self, most: int) -> bytes:
+        return bytes(await self._tls.receive_some(most))
+
+    async def send_eof(self) -> None:
+        """The end of the TCP connection, as from a client that has died: many clients end a connection so."""
+        await self._tcp.send_eof()
+
+    async def close(self) -> None:
+        await self._tcp.close()
+
+    async def reset(self) -> None:
+        await self._tcp.reset()
+
+
+class TlsEngine(TcpEngine):
+    """The engine, for a TLS listener."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handshakes = TlsHandshakes(self.scheduler)
+
+    def make_driver(self, engine: SocketEngine, sock: socket.socket) -> SocketDriver:
+        return TlsDriver(engine, sock, self.new_connection(), listener_tls(), self.handshakes, 30_000)
+
+    async def new_client(self) -> Client:
+        return TlsClient(await trio.open_tcp_stream(*self.address))
+
+
+class TlsStreams(TcpStreams):
+    """A task for each TLS stream."""
+
+    async def _handle(self, stream: trio.abc.Stream) -> None:
+        await super()._handle(trio.SSLStream(stream, listener_tls().context, server_side=True, https_compatible=True))
+
+    async def new_client(self) -> Client:
+        return TlsClient(await trio.open_tcp_stream(*self.address))
+
+
 Scenario = Callable[[Any], Awaitable[None]]
 SIMULATED: list[Any] = [SimulatedStreams]
-TCP: list[Any] = [pytest.param(TcpStreams, marks=pytest.mark.sockets)]
+TCP: list[Any] = [pytest.param(kind, marks=pytest.mark.sockets) for kind in (TcpStreams, TlsStreams)]
 if sockets.AVAILABLE:
     SIMULATED.append(SimulatedEngine)
-    TCP.append(pytest.param(TcpEngine, marks=pytest.mark.sockets))
+    TCP += [pytest.param(kind, marks=pytest.mark.sockets) for kind in (TcpEngine, TlsEngine)]
 everywhere = pytest.mark.parametrize("kind", [*SIMULATED, *TCP])
 simulated = pytest.mark.parametrize("kind", SIMULATED)
 

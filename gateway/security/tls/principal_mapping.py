@@ -56,7 +56,7 @@ class MappingRuleProblem(ValueError):
     """A rule that cannot be used; the text says why, and what to do."""
 
 
-class PrincipalProblem(Exception):
+class PrincipalProblem(ValueError):
     """A certificate gives no name of a principal: its client cannot be authenticated, as in Kafka."""
 
 

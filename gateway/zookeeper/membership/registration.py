@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.runtime.tasks import Task
-from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
+from headgate.gateway.zookeeper.layout.brokers import AdvertisedEndpoint, BrokerRegistration
 from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, commit
 from headgate.gateway.zookeeper.requests import get
@@ -28,7 +28,7 @@ def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) ->
 
 def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> AdvertisedEndpoint:
     host, port = config.advertised_address(listener.name, listener.host, port)
-    return AdvertisedEndpoint(listener.name, host, port, PLAINTEXT)
+    return AdvertisedEndpoint(listener.name, host, port, config.listener_security_protocol_map[listener.name])
 
 
 def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Task[int]:

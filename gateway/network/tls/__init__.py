@@ -1,0 +1,1 @@
+"""TLS connections: a driver for the readiness engine, its handshakes, and TLS over streams."""

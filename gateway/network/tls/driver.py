@@ -1,0 +1,207 @@
+"""One socket of a TLS listener: the handshake, then a driver as for plain TCP, with records in place of bytes.
+
+    DETECTING    the first byte is TLS's or Kafka's                HANDSHAKING, or PLAIN with `headgate.ssl.optional`
+    HANDSHAKING  a thread does one step, or the peer has its turn  ENCRYPTED
+    ENCRYPTED, PLAIN: the driver serves requests
+
+OpenSSL may hold decrypted bytes that no poll reports. So a driver that stops to receive before the end of them marks
+itself. A piece of a file is read into the engine's buffer and encrypted from there, in portions: after a send that
+found no room, the same portion is read again.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, cast
+
+from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.epoll import READING, WRITING
+from headgate.gateway.network.socket_driver import CLOSED, LINGERING, PROBED_BYTES, Engine, SocketDriver
+from headgate.gateway.network.tls.handshakes import Awaits, TlsHandshakes
+from headgate.gateway.network.tls.tls_socket import TIMED_OUT, TlsError, TlsSocket, wrap
+from headgate.protocol.compiler import Splice
+
+if TYPE_CHECKING:
+    from headgate.gateway.security.tls.listener_tls import ListenerTls
+
+TLS_HANDSHAKE: Final = 22
+"""The first byte of a TLS connection: the type of its first record (RFC 8446, 5.1). A Kafka request begins with 0."""
+
+
+class _Stage(Enum):
+    DETECTING = auto()
+    HANDSHAKING = auto()
+    ENCRYPTED = auto()
+    PLAIN = auto()
+
+
+_DETECTING, _HANDSHAKING, _ENCRYPTED, _PLAIN = _Stage
+
+
+class TlsDriver(SocketDriver):
+    """A connection of a TLS listener."""
+
+    __slots__ = ("_handshakes", "_is_in_thread", "_stage", "_tls")
+    receives_all = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        sock: socket.socket,
+        connection: Connection,
+        tls: ListenerTls,
+        handshakes: TlsHandshakes,
+        timeout_ms: float,
+    ) -> None:
+        """`timeout_ms` from now, the handshake must be done."""
+        super().__init__(engine, sock, connection)
+        self._tls = tls
+        self._handshakes = handshakes
+        self._stage = _DETECTING
+        self._is_in_thread = False
+        self._deadline = engine.scheduler.call_after(timeout_ms, self._time_out)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is done, or none is needed."""
+        return self._stage in {_ENCRYPTED, _PLAIN}
+
+    def drain(self) -> None:
+        if self.is_open:
+            super().drain()
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        if not self._is_in_thread:
+            super().abort()
+        elif self.phase is not CLOSED:
+            self.release()  # the socket is closed once the thread has returned
+
+    def serve(self, events: int) -> None:
+        if self._stage is _ENCRYPTED:
+            if not events & select.EPOLLIN and self._holds_data():
+                events |= select.EPOLLIN
+            super().serve(events)
+        elif self._stage is _PLAIN:
+            super().serve(events)
+        elif events:  # also after a reset: an alert before it has the reason
+            self._begin_step()
+
+    def advance(self) -> None:
+        if not self.is_open:
+            return
+        super().advance()
+        if self._stage is _ENCRYPTED and self._holds_data():
+            self._engine.mark(self)
+
+    def _holds_data(self) -> bool:
+        """Whether bytes are decrypted that no poll reports, and the connection wants them."""
+        sock = self.socket
+        return self.is_reading and self.phase is not LINGERING and isinstance(sock, TlsSocket) and sock.pending() > 0
+
+    # The handshake
+
+    def _begin_step(self) -> None:
+        if self._stage is _DETECTING and not self._detect():
+            return
+        self._engine.detach(self)
+        if self._stage is _DETECTING:
+            try:
+                self.socket = wrap(self.socket, self._tls.context, server_side=True)
+            except (OSError, ValueError):  # the client has gone
+                self.release()
+                return
+            self._stage = _HANDSHAKING
+        self._is_in_thread = True
+        self._handshakes.step(self._sock, self._identify, self._resume, lambda: self.phase is not CLOSED)
+
+    def _detect(self) -> bool:
+        """Whether the connection begins as TLS does."""
+        try:
+            first = self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        if first and first[0] != TLS_HANDSHAKE and self._tls.is_optional:
+            self._open(_PLAIN)
+            super().serve(select.EPOLLIN)
+            return False
+        if not first or first[0] != TLS_HANDSHAKE:
+            self._fail(
+                "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
+                if first
+                else None
+            )
+            return False
+        return True
+
+    @property
+    def _sock(self) -> TlsSocket:
+        return cast("TlsSocket", self.socket)
+
+    def _identify(self, sock: TlsSocket) -> str:
+        return self._tls.principal_of(sock.getpeercert(binary_form=True))
+
+    def _resume(self, outcome: str | Awaits | BaseException) -> None:
+        self._is_in_thread = False
+        if self.phase is CLOSED:
+            self.socket.close()
+            return
+        self._interest = WRITING if outcome is Awaits.ROOM else READING
+        self._engine.add(self, self._interest)
+        if isinstance(outcome, str):
+            self.connection.client.principal = outcome
+            self._open(_ENCRYPTED)
+            self._engine.mark(self)
+        elif isinstance(outcome, BaseException):
+            if not isinstance(outcome, OSError):
+                raise outcome
+            self._fail(str(outcome) if isinstance(outcome, TlsError) else None)
+
+    def _open(self, stage: _Stage) -> None:
+        self._stage = stage
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _time_out(self) -> None:
+        self._fail(TIMED_OUT)
+
+    def _fail(self, reason: str | None) -> None:
+        """Close the connection. Without a reason, the client has gone."""
+        self._deadline = None
+        self.connection.close(reason)
+        self.abort()
+
+    # Records
+
+    def _receive(self) -> None:
+        try:
+            super()._receive()
+        except TlsError as error:
+            self._fail(str(error))
+
+    def _send_together(self, run: list[bytes | bytearray | memoryview], size: int) -> bool:
+        return super()._send_together(run, size) if self._stage is _PLAIN else self._send_bytes(b"".join(run))
+
+    def _send_piece(self, piece: Splice) -> bool:
+        if self._stage is _PLAIN:
+            return super()._send_piece(piece)
+        buffer, sent, size = self._engine.scratch, self._piece_sent, len(piece)
+        while sent < size:
+            if sent == self._piece_warm and not self._find_warm(piece, min(PROBED_BYTES, size - sent)):
+                return False
+            part = buffer[: min(len(buffer), self._piece_warm - sent)]
+            if self._engine.read_into(piece.fileno, [part], piece.position + sent) < len(part):
+                raise EOFError(f"a segment file ends {size - sent} bytes before the end of the piece to be sent")
+            try:
+                self._sock.send(part)
+            except BlockingIOError:
+                return False
+            sent += len(part)
+            self._piece_sent = sent
+        self._piece = None
+        piece.release()
+        return True

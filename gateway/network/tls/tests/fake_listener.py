@@ -1,0 +1,54 @@
+"""TLS for tests of the network: a listener's settings, and the context of a client that trusts it."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, cast
+
+from headgate.gateway.security.tls.listener_tls import ListenerTls
+from headgate.gateway.security.tls.tests.certificates import Authority
+
+AUTHORITY = Authority()
+HOST = "localhost"
+
+
+class FakeListenerTls(NamedTuple):
+    """What the network asks of a listener's TLS."""
+
+    context: ssl.SSLContext
+    is_optional: bool = False
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        return "User:ANONYMOUS" if certificate is None else f"User:{len(certificate)} bytes"
+
+
+def new_context(purpose: ssl.Purpose, authority: Authority = AUTHORITY, name: str = "") -> ssl.SSLContext:
+    """A context that trusts the authority of the tests, with a certificate of `authority` if there is a name."""
+    context = ssl.create_default_context(purpose, cadata=AUTHORITY.pem())
+    if name:
+        with TemporaryDirectory() as directory:
+            file = Path(directory) / "key-store.pem"
+            file.write_text(authority.issue(name).pem())
+            context.load_cert_chain(file)
+    return context
+
+
+def listener_tls_of(context: ssl.SSLContext, *, is_optional: bool = False) -> ListenerTls:
+    return cast("ListenerTls", FakeListenerTls(context, is_optional))
+
+
+@cache
+def listener_tls(*, is_optional: bool = False) -> ListenerTls:
+    """Without session tickets: a client that has not read them resets the connection when it closes."""
+    context = new_context(ssl.Purpose.CLIENT_AUTH, name="broker")
+    context.num_tickets = 0
+    context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
+    return listener_tls_of(context, is_optional=is_optional)
+
+
+@cache
+def client_context() -> ssl.SSLContext:
+    return new_context(ssl.Purpose.SERVER_AUTH)
