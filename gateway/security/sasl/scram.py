@@ -1,0 +1,173 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side, as Kafka's `ScramSaslServer`.
+
+    client-first   n,[a=USER],n=USER,r=CLIENT_NONCE[,tokenauth=true]
+    server-first   r=CLIENT_NONCE SERVER_NONCE,s=SALT,i=ITERATIONS
+    client-final   c=biws,r=NONCE,p=PROOF
+    server-final   v=SIGNATURE
+
+Of Kafka: `tokenauth=true` makes the user a delegation token's id (KIP-48); user names are ASCII, and are not normalized
+with SASLprep; an old librdkafka doubles the client's nonce in client-final, so the nonce only has to end as expected.
+
+Unlike in Kafka, an unknown user gets a challenge from a decoy and fails at the proof, as with a wrong password.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, refused
+from headgate.gateway.security.sasl.scram_credentials import (
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramCredentials,
+    ScramMechanism,
+    TokenCredential,
+)
+
+MAX_NONCE_LENGTH: Final = 1024
+_NAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE: Final = rb"[\x01-\x2b\x2d-\x7f]+"
+_NONCE: Final = rb"[\x21-\x2b\x2d-\x7e]+"
+_BASE64: Final = rb"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = rb"(?:,[A-Za-z]+=" + _VALUE + rb")*"
+_CLIENT_FIRST: Final = re.compile(
+    rb"n,(?:a=(?P<authzid>" + _NAME + rb"))?,"
+    rb"(?P<bare>n=(?P<name>" + _NAME + rb"),r=(?P<nonce>" + _NONCE + rb")(?P<extensions>" + _EXTENSIONS + rb"))"
+)
+_CLIENT_FINAL: Final = re.compile(
+    rb"(?P<unsigned>c=" + _BASE64 + rb",r=(?P<nonce>" + _NONCE + rb")" + _EXTENSIONS + rb"),p=(?P<proof>" + _BASE64 + rb")"
+)
+
+
+class TokenLookup(Protocol):
+    """The delegation tokens of a cluster."""
+
+    def __call__(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+        """The credential of a token that has not expired, or None."""
+
+
+def no_tokens(_mechanism: ScramMechanism, _token_id: str) -> None:
+    """The look-up of a cluster without delegation tokens."""
+
+
+class ClientFirst(NamedTuple):
+    """The first message of a client. `bare`: the part that the proof covers."""
+
+    authorization_id: str
+    user: str
+    nonce: bytes
+    is_token: bool
+    bare: bytes
+
+
+class ScramExchange:
+    """One login by SCRAM. No step takes long: the client has salted the password."""
+
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        credentials: ScramCredentials,
+        new_nonce: Callable[[], str],
+        find_token: TokenLookup = no_tokens,
+    ) -> None:
+        """`new_nonce` gives a random text of printable ASCII without commas, at least 128 bits."""
+        self._mechanism = mechanism
+        self._credentials = credentials
+        self._new_nonce = new_nonce
+        self._find_token = find_token
+        self._challenge: _Issued | None = None
+        self._is_over = False
+
+    def step(self, token: bytes) -> Challenge | Authenticated:
+        """Take a message of the client. Raises AuthenticationFailed."""
+        if self._is_over:
+            raise AuthenticationFailed("a SCRAM message follows the end of its exchange")
+        issued, self._challenge = self._challenge, None
+        if issued is None:
+            self._is_over = True  # unless the message is valid
+            self._challenge = self._issue(read_client_first(token))
+            self._is_over = False
+            return Challenge(self._challenge.server_first)
+        self._is_over = True
+        return self._finish(issued, token)
+
+    def _issue(self, first: ClientFirst) -> _Issued:
+        if first.authorization_id not in {"", first.user}:
+            raise refused(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        token = self._find_token(self._mechanism, first.user) if first.is_token else None
+        found = self._credentials.find(self._mechanism, first.user) if not first.is_token else None
+        credential = token.credential if token is not None else found
+        is_known = credential is not None
+        credential = credential or self._credentials.decoy(self._mechanism, first.user)
+        if credential.iterations < MIN_ITERATIONS:
+            raise AuthenticationFailed(f"the credential has {credential.iterations} iterations, below {MIN_ITERATIONS}")
+        nonce = first.nonce + self._new_nonce().encode()
+        salt = base64.b64encode(credential.salt)
+        return _Issued(first, token, credential, is_known, nonce, b"r=%b,s=%b,i=%d" % (nonce, salt, credential.iterations))
+
+    def _finish(self, issued: _Issued, token: bytes) -> Authenticated:
+        match = _CLIENT_FINAL.fullmatch(token)
+        if match is None:
+            raise AuthenticationFailed("Invalid SCRAM client final message format")
+        if not match["nonce"].endswith(issued.nonce):
+            raise AuthenticationFailed("Invalid client nonce in the final client message.")
+        auth_message = b",".join((issued.first.bare, issued.server_first, match["unsigned"]))
+        is_proven = self._is_proven(issued.credential, auth_message, _from_base64(match["proof"]))
+        if not (is_proven and issued.is_known):
+            raise AuthenticationFailed("Invalid client credentials")
+        signature = hmac.digest(issued.credential.server_key, auth_message, self._mechanism.hash_name)
+        reply = b"v=" + base64.b64encode(signature)
+        if issued.token is not None:
+            return Authenticated(issued.token.owner, reply, issued.token.expires_at_ms, is_by_delegation_token=True)
+        return Authenticated(issued.first.user, reply)
+
+    def _is_proven(self, credential: ScramCredential, auth_message: bytes, proof: bytes) -> bool:
+        signature = hmac.digest(credential.stored_key, auth_message, self._mechanism.hash_name)
+        if len(proof) != len(signature):
+            return False
+        key = bytes(one ^ other for one, other in zip(signature, proof, strict=True))
+        return hmac.compare_digest(hashlib.new(self._mechanism.hash_name, key).digest(), credential.stored_key)
+
+
+class _Issued(NamedTuple):
+    """A challenge that was sent, and the values that it needs for its answer."""
+
+    first: ClientFirst
+    token: TokenCredential | None
+    credential: ScramCredential
+    is_known: bool
+    nonce: bytes
+    server_first: bytes
+
+
+def read_client_first(message: bytes) -> ClientFirst:
+    """Read the first message of a client. Raises AuthenticationFailed."""
+    match = _CLIENT_FIRST.fullmatch(message)
+    if match is None:
+        raise AuthenticationFailed("Invalid SCRAM client first message format")
+    if len(match["nonce"]) > MAX_NONCE_LENGTH:
+        raise AuthenticationFailed(f"the nonce of a SCRAM client is longer than {MAX_NONCE_LENGTH} characters")
+    extensions = dict(pair.split(b"=", 1) for pair in match["extensions"].split(b",")[1:])
+    is_token = extensions.get(b"tokenauth", b"").lower() == b"true"
+    user = user_of(match["name"].decode())
+    return ClientFirst((match["authzid"] or b"").decode(), user, match["nonce"], is_token, match["bare"])
+
+
+def user_of(name: str) -> str:
+    """The user of a `saslname`, in which `=2C` is a comma and `=3D` an equals sign."""
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _from_base64(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:  # unreachable by the pattern
+        raise AuthenticationFailed("Invalid SCRAM client final message format") from error
