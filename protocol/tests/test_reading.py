@@ -23,8 +23,8 @@ from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from headgate.protocol.reading import MAX_ELEMENTS_AT_ONCE, reader
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
-from headgate.protocol.tests.unserved.sasl_authenticate import SaslAuthenticateRequest
-from headgate.protocol.tests.unserved.sasl_handshake import SaslHandshakeResponse
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from headgate.protocol.tests.values import written
 
 

@@ -5,10 +5,11 @@
     client-final   c=biws,r=NONCE,p=PROOF
     server-final   v=SIGNATURE
 
-Of Kafka: `tokenauth=true` makes the user a delegation token's id (KIP-48); user names are ASCII, and are not normalized
-with SASLprep; an old librdkafka doubles the client's nonce in client-final, so the nonce only has to end as expected.
+As in Kafka, `tokenauth=true` makes the user a delegation token's id (KIP-48), and user names are ASCII, which SASLprep
+leaves as they are.
 
-Unlike in Kafka, an unknown user gets a challenge from a decoy and fails at the proof, as with a wrong password.
+Unlike in Kafka, an unknown user gets a challenge from a decoy and fails at the proof, as with a wrong password. And
+librdkafka before 2.6.1 may log in, which repeats its own nonce in client-final (Kafka since 3.9 refuses it).
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class ScramExchange:
         match = _CLIENT_FINAL.fullmatch(token)
         if match is None:
             raise AuthenticationFailed("Invalid SCRAM client final message format")
-        if not match["nonce"].endswith(issued.nonce):
+        if match["nonce"] not in {issued.nonce, issued.first.nonce + issued.nonce}:
             raise AuthenticationFailed("Invalid client nonce in the final client message.")
         auth_message = b",".join((issued.first.bare, issued.server_first, match["unsigned"]))
         is_proven = self._is_proven(issued.credential, auth_message, _from_base64(match["proof"]))
