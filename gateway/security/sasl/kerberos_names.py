@@ -95,9 +95,7 @@ class Rule(NamedTuple):
             raise NoShortName(f"bad format in username mapping in {self.text}")
         number = int(digits[:9])
         if number >= len(parts):
-            raise NoShortName(
-                f"index {number} from {self.format} is outside of the valid range 0 to {len(parts) - 1}"
-            )
+            raise NoShortName(f"index {number} from {self.format} is outside of the valid range 0 to {len(parts) - 1}")
         return parts[number]
 
 

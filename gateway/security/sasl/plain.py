@@ -97,5 +97,3 @@ def _decide(authorization_id: str, user: str, *, is_valid: bool) -> Authenticate
     if authorization_id not in {"", user}:
         raise refused("Authentication failed: Client requested an authorization id that is different from username")
     return Authenticated(user)
-
-

@@ -9,7 +9,7 @@ As in Kafka, `tokenauth=true` makes the user a delegation token's id (KIP-48), a
 leaves as they are.
 
 Unlike in Kafka, an unknown user gets a challenge from a decoy and fails at the proof, as with a wrong password. And
-librdkafka before 2.6.1 may log in, which repeats its own nonce in client-final (Kafka since 3.9 refuses it).
+librdkafka before 2.6.1 may log in, which repeats its own nonce in client-final (Kafka 4.1 refuses it, 3.9.1 does not).
 """
 
 from __future__ import annotations
@@ -42,7 +42,15 @@ _CLIENT_FIRST: Final = re.compile(
     rb"(?P<bare>n=(?P<name>" + _NAME + rb"),r=(?P<nonce>" + _NONCE + rb")(?P<extensions>" + _EXTENSIONS + rb"))"
 )
 _CLIENT_FINAL: Final = re.compile(
-    rb"(?P<unsigned>c=" + _BASE64 + rb",r=(?P<nonce>" + _NONCE + rb")" + _EXTENSIONS + rb"),p=(?P<proof>" + _BASE64 + rb")"
+    rb"(?P<unsigned>c="
+    + _BASE64
+    + rb",r=(?P<nonce>"
+    + _NONCE
+    + rb")"
+    + _EXTENSIONS
+    + rb"),p=(?P<proof>"
+    + _BASE64
+    + rb")"
 )
 
 
@@ -100,9 +108,7 @@ class ScramExchange:
 
     def _issue(self, first: ClientFirst) -> _Issued:
         if first.authorization_id not in {"", first.user}:
-            raise refused(
-                "Authentication failed: Client requested an authorization id that is different from username"
-            )
+            raise refused("Authentication failed: Client requested an authorization id that is different from username")
         token = self._find_token(self._mechanism, first.user) if first.is_token else None
         found = self._credentials.find(self._mechanism, first.user) if not first.is_token else None
         credential = token.credential if token is not None else found
@@ -112,7 +118,9 @@ class ScramExchange:
             raise AuthenticationFailed(f"the credential has {credential.iterations} iterations, below {MIN_ITERATIONS}")
         nonce = first.nonce + self._new_nonce().encode()
         salt = base64.b64encode(credential.salt)
-        return _Issued(first, token, credential, is_known, nonce, b"r=%b,s=%b,i=%d" % (nonce, salt, credential.iterations))
+        return _Issued(
+            first, token, credential, is_known, nonce, b"r=%b,s=%b,i=%d" % (nonce, salt, credential.iterations)
+        )
 
     def _finish(self, issued: _Issued, token: bytes) -> Authenticated:
         match = _CLIENT_FINAL.fullmatch(token)

@@ -226,7 +226,9 @@ class SaslServerExchange:
             return self._receive_api_versions(frame, header, position)
         if header.api_key == SaslHandshakeRequest.api_key:
             return self._receive_handshake(frame, header, position)
-        raise _Failure(f"Unexpected Kafka request of type {_name(header.api_key)} during SASL handshake.", is_late=False)
+        raise _Failure(
+            f"Unexpected Kafka request of type {_name(header.api_key)} during SASL handshake.", is_late=False
+        )
 
     def _receive_first_token(self, frame: memoryview) -> list[SaslEvent]:
         """Take the first frame of a client of Kafka 0.9, which begins with a GSSAPI token."""

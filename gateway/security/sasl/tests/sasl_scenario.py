@@ -100,10 +100,10 @@ def jaas_lines() -> Iterator[tuple[str, str]]:
 def scram_users() -> Iterator[AlterUserScramCredentialsRequest]:
     """The requests that make the users of `SCRAM_USERS`, alice for both mechanisms: a request names a user once."""
     for number, digest, users in ((1, "sha256", list(SCRAM_USERS)), (2, "sha512", ["alice"])):
-        salted = {
-            name: hashlib.pbkdf2_hmac(digest, SCRAM_USERS[name].encode(), b"salt", ITERATIONS) for name in users
-        }
-        made = [ScramCredentialUpsertion(name, number, ITERATIONS, b"salt", password) for name, password in salted.items()]
+        salted = {name: hashlib.pbkdf2_hmac(digest, SCRAM_USERS[name].encode(), b"salt", ITERATIONS) for name in users}
+        made = [
+            ScramCredentialUpsertion(name, number, ITERATIONS, b"salt", password) for name, password in salted.items()
+        ]
         yield AlterUserScramCredentialsRequest([], made)
 
 
@@ -214,7 +214,9 @@ def bearer(claims: dict[str, object], header: dict[str, object] | None = None, a
     """The initial response of OAUTHBEARER with an unsecured token."""
     parts = [json.dumps(part).encode() for part in (header or {"alg": "none"}, claims)]
     token = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
-    return initial_response(f"auth=Bearer {token}", *[f"{name}={value}" for name, value in more.items()], authzid=authzid)
+    return initial_response(
+        f"auth=Bearer {token}", *[f"{name}={value}" for name, value in more.items()], authzid=authzid
+    )
 
 
 def initial_response(*pairs: str, authzid: str = "") -> bytes:
@@ -341,10 +343,8 @@ def _plain() -> dict[str, Case]:
              for version in (0, 1) for name, token in tokens.items()}  # fmt: skip
     for version in (0, 2, 3):
         for name in ("right", "wrong"):
-            found[f"PLAIN by SaslAuthenticate {version}, {name}"] = (
-                lambda client, token=tokens[name], version=version: iter(
-                    [client.handshake("PLAIN"), client.token(token, version)]
-                )
+            found[f"PLAIN by SaslAuthenticate {version}, {name}"] = lambda client, token=tokens[name], version=version: (
+                iter([client.handshake("PLAIN"), client.token(token, version)])
             )
     return found
 
@@ -426,9 +426,7 @@ def _oauthbearer(now_s: int) -> dict[str, Case]:
     claims: dict[str, object] = {"sub": "alice", "iat": now_s - 10, "exp": now_s + 3600}
 
     def refused(token: bytes, version: int = 1, last: bytes = b"\x01") -> Case:
-        return lambda client: iter(
-            [client.handshake("OAUTHBEARER", version), client.token(token), client.token(last)]
-        )
+        return lambda client: iter([client.handshake("OAUTHBEARER", version), client.token(token), client.token(last)])
 
     one = "OAUTHBEARER"
     return {
