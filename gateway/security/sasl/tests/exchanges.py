@@ -55,9 +55,12 @@ class FakeClock:
         return float(self.time_ms - NOW_S * 1000)
 
 
+SALT = b"a salt of the tests"
+
+
 def made_credential(mechanism: ScramMechanism, password: str, iterations: int = 4096) -> ScramCredential:
-    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), b"salt", iterations)
-    return credential_of(mechanism, salted, b"salt", iterations)
+    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), SALT, iterations)
+    return credential_of(mechanism, salted, SALT, iterations)
 
 
 SCRAM_USERS = {

@@ -1,0 +1,44 @@
+"""Credentials: their keys, and the mechanism of most users."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from headgate.gateway.security.sasl.scram_credentials import (
+    SCRAM_MECHANISMS,
+    ScramCredentials,
+    ScramMechanism,
+    credential_of,
+)
+from headgate.gateway.security.sasl.tests.exchanges import made_credential
+
+SHA_256, SHA_512 = ScramMechanism
+
+
+@pytest.mark.parametrize("name", SCRAM_MECHANISMS)
+def test_keys_are_those_of_rfc_5802(name: str) -> None:
+    mechanism = SCRAM_MECHANISMS[name]
+    credential = credential_of(mechanism, b"salted", b"salt", 5000)
+    new = getattr(hashlib, mechanism.hash_name)
+    assert credential.stored_key == new(hmac.new(b"salted", b"Client Key", new).digest()).digest()
+    assert credential.server_key == hmac.new(b"salted", b"Server Key", new).digest()
+    assert len(credential.stored_key) == mechanism.key_bytes
+
+
+def test_the_usual_mechanism_is_that_of_most_users() -> None:
+    weaker, both = {SHA_256: made_credential(SHA_256, "x")}, {each: made_credential(each, "x") for each in (SHA_256, SHA_512)}
+    usual = [
+        ScramCredentials(lambda users=users: dict(enumerate(users)), b"").usual_mechanism()  # type: ignore[misc]
+        for users in ((), (weaker,), (weaker, both), (weaker, weaker, both))
+    ]
+    assert usual == [SHA_512, SHA_256, SHA_512, SHA_256]
+
+
+def test_a_decoy_has_keys_of_the_size_of_its_mechanism() -> None:
+    for mechanism in ScramMechanism:
+        decoy = ScramCredentials(dict, b"").decoy(mechanism, "\ud800")
+        assert len(decoy.stored_key) == len(decoy.server_key) == mechanism.key_bytes
+        assert decoy.stored_key != decoy.server_key
