@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata import new_metadata_log, unknown_configs
-from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, PartitionState
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, Image, PartitionState
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, new_topic_id
-from headgate.gateway.metadata.records import config_records, partition_records
+from headgate.gateway.metadata.records import config_records, partition_records, scram_records
 from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
@@ -37,7 +37,9 @@ from headgate.protocol.internal.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
     decode_known,
     record_type,
 )
@@ -77,6 +79,8 @@ class KafkaMetadata:
     topics: dict[bytes, KnownTopic] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    scram: list[MetadataRecord] = field(default_factory=list)
+    """The records about SCRAM credentials."""
 
     def apply(self, record: MetadataRecord) -> None:
         """Apply one record. A record for an unknown topic is ignored."""
@@ -92,6 +96,8 @@ class KafkaMetadata:
                 own.pop(record.name, None)
                 if record.value is not None:
                     own[record.name] = record.value
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                self.scram.append(record)
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
 
@@ -281,6 +287,8 @@ def plan(
     if absent:
         adopted.warn(f"{len(absent)} topics have no partition in log.dirs and are not adopted: {_some(absent)}")
     _adopt_producer_ids(survey, known, next_transactional, adopted)
+    if known is not None:
+        _adopt_scram_credentials(known, adopted)
     _warn_of_other_configs(known, adopted)
     return adopted
 
@@ -371,6 +379,14 @@ def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
     offsets = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
     states = {"compression.type": "uncompressed", "segment.bytes": "104857600"}
     return {"cleanup.policy": "compact", **(offsets if name == CONSUMER_OFFSETS else states)}
+
+
+def _adopt_scram_credentials(known: KafkaMetadata, adopted: Adopted) -> None:
+    users = Image.empty().apply_all(known.scram).scram_credentials
+    for user, credentials in users.items():
+        adopted.records += scram_records(user, credentials)
+    if users:
+        adopted.notes.append((logging.INFO, f"SCRAM credentials of {len(users)} users"))
 
 
 def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, next_transactional: int, adopted: Adopted) -> None:

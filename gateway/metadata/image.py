@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential, UserCredentials
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -22,7 +23,9 @@ from headgate.protocol.internal.metadata import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from headgate.protocol.topic_partition import TopicPartition
 
@@ -95,6 +98,9 @@ class Node(NamedTuple):
     endpoints: Mapping[str, tuple[str, int]]
 
 
+_NO_CREDENTIALS: UserCredentials = {}
+
+
 class Image(NamedTuple):
     """The cluster at one moment. The mappings must not be changed: the next image may share them.
 
@@ -109,6 +115,7 @@ class Image(NamedTuple):
     features: Mapping[str, int]
     configs: Mapping[tuple[int, str], Mapping[str, str]]
     next_producer_id: int
+    scram_credentials: UserCredentials = _NO_CREDENTIALS
 
     @classmethod
     def empty(cls, cluster_id: str = "", controller_id: int = -1, brokers: Iterable[Node] = ()) -> Image:
@@ -174,6 +181,7 @@ class _Draft:
         self._features = dict(image.features)
         self._configs = dict(image.configs)
         self._next_producer_id = image.next_producer_id
+        self._scram_credentials: dict[str, Mapping[int, ScramCredential]] | None = None  # a copy, if any one changes
         self._partitions: dict[bytes, list[PartitionState]] = {}
         self._registrations: Counter[int] = Counter()
 
@@ -193,6 +201,7 @@ class _Draft:
             features=self._features,
             configs=self._configs,
             next_producer_id=self._next_producer_id,
+            scram_credentials=self._credentials,
         )
 
     def _raise_epochs(self) -> None:
@@ -250,6 +259,32 @@ class _Draft:
     def feature(self, record: FeatureLevelRecord) -> None:
         self._features[record.name] = record.feature_level
 
+    def scram_credential(self, record: UserScramCredentialRecord) -> None:
+        keys = (bytes(record.salt), bytes(record.stored_key), bytes(record.server_key))
+        credential = ScramCredential(*keys, record.iterations)
+        self._put_credentials(record.name, {**self._user_credentials(record.name), record.mechanism: credential})
+
+    def remove_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        left = {**self._user_credentials(record.name)}
+        if left.pop(record.mechanism, None) is None:
+            raise ValueError(f"the user {record.name!r} has no SCRAM credential of mechanism {record.mechanism}")
+        self._put_credentials(record.name, left)
+
+    @property
+    def _credentials(self) -> UserCredentials:
+        return self._image.scram_credentials if self._scram_credentials is None else self._scram_credentials
+
+    def _user_credentials(self, user: str) -> Mapping[int, ScramCredential]:
+        return self._credentials.get(user, {})
+
+    def _put_credentials(self, user: str, credentials: Mapping[int, ScramCredential]) -> None:
+        if self._scram_credentials is None:
+            self._scram_credentials = dict(self._image.scram_credentials)
+        if credentials:
+            self._scram_credentials[user] = credentials
+        else:
+            self._scram_credentials.pop(user, None)
+
     def producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
@@ -301,4 +336,6 @@ _APPLY: dict[type[MetadataRecord], Callable[[_Draft, Any], None]] = {
     RemoveTopicRecord: _Draft.remove_topic,
     FeatureLevelRecord: _Draft.feature,
     ProducerIdsRecord: _Draft.producer_ids,
+    UserScramCredentialRecord: _Draft.scram_credential,
+    RemoveUserScramCredentialRecord: _Draft.remove_scram_credential,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headgate.gateway.metadata.image import Image, PartitionState
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -13,7 +14,9 @@ from headgate.protocol.internal.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 
 
@@ -45,6 +48,23 @@ def config_records(
     ]
 
 
+def scram_records(user: str, credentials: Mapping[int, ScramCredential | None]) -> list[MetadataRecord]:
+    """Records of one user's SCRAM credentials by mechanism; None removes a credential."""
+    return [
+        RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)
+        if credential is None
+        else UserScramCredentialRecord(
+            name=user,
+            mechanism=mechanism,
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=credential.iterations,
+        )
+        for mechanism, credential in credentials.items()
+    ]
+
+
 def image_records(image: Image, removed: Collection[bytes]) -> Iterator[MetadataRecord]:
     """The records that build this image from an empty one, after deletions of the topics `removed` (ids).
 
@@ -56,6 +76,8 @@ def image_records(image: Image, removed: Collection[bytes]) -> Iterator[Metadata
         yield FeatureLevelRecord(name=name, feature_level=level)
     for (resource_type, resource), configs in image.configs.items():
         yield from config_records(resource, configs, resource_type)
+    for user, credentials in image.scram_credentials.items():
+        yield from scram_records(user, credentials)
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for index, state in enumerate(topic.partitions):  # one by one: a topic may have many

@@ -31,6 +31,7 @@ from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
+from headgate.gateway.metadata.planning.scram import ScramPlan, change_scram_credentials
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.tasks import Ask, Task, WaitList, as_task, run
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
@@ -41,9 +42,12 @@ from headgate.protocol.internal.metadata import (
     ConfigRecord,
     MetadataRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from headgate.protocol.messages.alter_partition import AlterPartitionRequest
+from headgate.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -249,6 +253,11 @@ class MetadataStore(ABC):
             config_plans.change_broker_configs(self.planned, self._config, node_id, changes), validate_only
         )
 
+    def change_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> tuple[ScramPlan, Change]:
+        """Set and remove SCRAM credentials of users, see `planning.scram.change_scram_credentials`."""
+        plan = change_scram_credentials(self.planned, request)
+        return plan, self.submit(plan.records)
+
     def take_producer_ids(self) -> tuple[range, Change]:
         """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
         block, records = take_producer_ids(self.planned, self._config.node_id)
@@ -424,6 +433,10 @@ def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
             yield f"created topic {record.name}"
         elif isinstance(record, RemoveTopicRecord):
             yield f"deleted topic {old.topic_names[record.topic_id]}"
+        elif isinstance(record, UserScramCredentialRecord):
+            yield f"a SCRAM credential of user {record.name!r} was set"
+        elif isinstance(record, RemoveUserScramCredentialRecord):
+            yield f"a SCRAM credential of user {record.name!r} was removed"
         elif isinstance(record, ConfigRecord):
             resource = _RESOURCES.get(record.resource_type, str(record.resource_type))
             value = f" to {record.value!r}" if record.resource_type == TOPIC_RESOURCE else ""

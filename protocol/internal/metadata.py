@@ -12,6 +12,7 @@ from headgate.protocol.schema import (
     Message,
     Struct,
     array,
+    blob,
     boolean,
     int8,
     int16,
@@ -36,7 +37,7 @@ GROUP_RESOURCE = 32
 # abort discards them (KIP-866).
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 # Types of Kafka's records about permissions and limits.
-SECURITY_TYPES = {10: "delegation tokens", 11: "SCRAM credentials", 14: "quotas", 18: "ACLs"}
+SECURITY_TYPES = {10: "delegation tokens", 14: "quotas", 18: "ACLs"}
 
 
 class BrokerEndpoint(Struct):
@@ -111,6 +112,20 @@ class RemoveTopicRecord(Message, key=9, versions="0", flexible="0+"):
     topic_id: uuid = v("0+")
 
 
+class UserScramCredentialRecord(Message, key=11, versions="0", flexible="0+"):
+    """A user got a SCRAM credential (KIP-554). `mechanism`: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. The repr hides keys."""
+
+    name: string = v("0+")
+    mechanism: int8 = v("0+")
+    salt: blob = v("0+")
+    stored_key: blob = v("0+")
+    server_key: blob = v("0+")
+    iterations: int32 = v("0+")
+
+    def __repr__(self) -> str:
+        return f"UserScramCredentialRecord(name={self.name!r}, mechanism={self.mechanism}, [hidden])"
+
+
 class FeatureLevelRecord(Message, key=12, versions="0", flexible="0+"):
     """A feature was finalized at a level; 0 means off."""
 
@@ -126,14 +141,23 @@ class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
     next_producer_id: int64 = v("0+")
 
 
+class RemoveUserScramCredentialRecord(Message, key=22, versions="0", flexible="0+"):
+    """A SCRAM credential of a user was removed."""
+
+    name: string = v("0+")
+    mechanism: int8 = v("0+")
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | TopicRecord
     | PartitionRecord
     | ConfigRecord
     | RemoveTopicRecord
+    | UserScramCredentialRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
+    | RemoveUserScramCredentialRecord
 )
 RECORDS: dict[int, type[MetadataRecord]] = {
     record.api_key: record
@@ -143,8 +167,10 @@ RECORDS: dict[int, type[MetadataRecord]] = {
         PartitionRecord,
         ConfigRecord,
         RemoveTopicRecord,
+        UserScramCredentialRecord,
         FeatureLevelRecord,
         ProducerIdsRecord,
+        RemoveUserScramCredentialRecord,
     )
 }
 

@@ -33,6 +33,10 @@ from headgate.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from headgate.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -50,6 +54,7 @@ from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPa
 from headgate.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from headgate.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -91,6 +96,8 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -293,6 +300,10 @@ CASES = [
     Case(DescribeQuorumRequest(), 1, {CLUSTER}, on_cluster(Op.DESCRIBE)),
     Case(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("group.version", 1)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeClusterRequest(), 0, set(), set()),
+    Case(SaslHandshakeRequest("PLAIN"), 1, set(), set()),
+    Case(SaslAuthenticateRequest(b"\0a\0b"), 2, set(), set()),
+    Case(DescribeUserScramCredentialsRequest(), 0, {CLUSTER}, on_cluster(Op.DESCRIBE)),
+    Case(AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion("ann", 1, 4096, b"salt", b"password")]), 0, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("t", [0])], 0)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeProducersRequest([TopicRequest(name, [0]) for name in "tu"]), 0, {TOPIC}, topics(Op.READ)),
     Case(DescribeTransactionsRequest(["x"]), 0, {TRANSACTIONAL_ID}, {(Op.DESCRIBE, Res.TRANSACTIONAL_ID, "x")}),
@@ -304,7 +315,7 @@ CASES = [
 # fmt: on
 BETWEEN_BROKERS = [one.request for one in load().values() if one.ranges[0].between_brokers]
 """The APIs of a cluster's controller and its brokers."""
-DENIED_BY_ALL = {ApiVersionsRequest, DescribeClusterRequest}
+DENIED_BY_ALL = {ApiVersionsRequest, DescribeClusterRequest, SaslHandshakeRequest, SaslAuthenticateRequest}
 """The APIs that everybody may ask."""
 
 
@@ -344,7 +355,7 @@ def state(broker: Broker) -> Any:
     groups = {group.group_id: group.state for shard in services.groups.shards() for group in shard.groups.values()}
     ends = {(one.topic, one.index): (one.log.start_offset, one.log.end_offset) for one in services.partitions}
     image = services.metadata.image
-    return groups, ends, image.topics, image.configs, image.features, image.next_producer_id
+    return groups, ends, image.topics, image.configs, image.features, image.next_producer_id, image.scram_credentials
 
 
 def test_every_served_api_has_a_case() -> None:
@@ -363,11 +374,11 @@ def test_an_api_without_a_declaration_cannot_be_registered() -> None:
         handles(HeartbeatRequest, versions="0-4")  # type: ignore[call-arg]
 
 
-def test_only_two_apis_are_for_everybody() -> None:
+def test_only_apis_of_a_new_connection_are_for_everybody() -> None:
     open_to_all = {
         one.request for one in load().values() if any(served.authorize is unrestricted for served in one.ranges)
     }
-    assert open_to_all == {ApiVersionsRequest}
+    assert open_to_all == {ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest}
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)

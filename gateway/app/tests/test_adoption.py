@@ -12,6 +12,7 @@ from headgate.gateway.app.adoption import KafkaMetadata
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import replay
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -21,6 +22,8 @@ from headgate.protocol.internal.metadata import (
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
     encode,
 )
 from headgate.protocol.records.batch import Record, build, read_header
@@ -331,10 +334,22 @@ def test_a_change_of_kafkas_metadata_counts_when_it_has_ended() -> None:
 
 
 def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *[bytes((1, 18, 0, 9, 9))] * 3, bytes((1, 11, 0, 9)))
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *[bytes((1, 18, 0, 9, 9))] * 3, bytes((1, 10, 0, 9)))
     assert adopt(files)
     assert "3 records of ACLs are not adopted" in caplog.text
-    assert "1 records of SCRAM credentials are not adopted" in caplog.text
+    assert "1 records of delegation tokens are not adopted" in caplog.text
+
+
+def test_scram_credentials_are_adopted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    keys = b"salt", b"stored key", b"server key"
+    made = [UserScramCredentialRecord(user, 1, *keys, iterations) for user, iterations in (("a", 4096), ("a", 5000), ("b", 1))]
+    records = [encode(record) for record in (*made, RemoveUserScramCredentialRecord("b", 1))]
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *records)
+    assert adopt(files)
+    assert image(files).scram_credentials == {"a": {1: ScramCredential(*keys, 5000)}}
+    assert "SCRAM credentials of 1 users" in caplog.text
+    assert "stored key" not in caplog.text
 
 
 def test_kafkas_metadata_in_a_directory_of_its_own() -> None:
