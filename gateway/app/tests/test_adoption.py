@@ -343,7 +343,10 @@ def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixtur
 def test_scram_credentials_are_adopted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     keys = b"salt", b"stored key", b"server key"
-    made = [UserScramCredentialRecord(user, 1, *keys, iterations) for user, iterations in (("a", 4096), ("a", 5000), ("b", 1))]
+    made = [
+        UserScramCredentialRecord(user, 1, *keys, iterations)
+        for user, iterations in (("a", 4096), ("a", 5000), ("b", 1))
+    ]
     records = [encode(record) for record in (*made, RemoveUserScramCredentialRecord("b", 1))]
     files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *records)
     assert adopt(files)

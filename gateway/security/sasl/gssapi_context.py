@@ -26,9 +26,9 @@ def acceptor(options: Mapping[str, str]) -> Callable[[], GssContext]:
     """
     key_table, principal = options.get("keyTab"), options.get("principal")
     if options.get("useKeyTab", "").lower() != _TRUE or not key_table:
-        raise InvalidJaasConfig("GSSAPI needs useKeyTab=true and keyTab=\"FILE\" in its JAAS config")
+        raise InvalidJaasConfig('GSSAPI needs useKeyTab=true and keyTab="FILE" in its JAAS config')
     if not principal:
-        raise InvalidJaasConfig("GSSAPI needs principal=\"SERVICE/HOST@REALM\" in its JAAS config")
+        raise InvalidJaasConfig('GSSAPI needs principal="SERVICE/HOST@REALM" in its JAAS config')
     try:
         library = importlib.import_module("gssapi")
     except ImportError as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
 from headgate.gateway.zookeeper.layout.cluster import (
@@ -43,6 +44,7 @@ from headgate.gateway.zookeeper.layout.topics import (
     TopicAssignment,
     partitions_path,
 )
+from headgate.gateway.zookeeper.layout.users import credentials_of
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
 ABSENT: Final = -1
@@ -188,7 +190,17 @@ class _Reading:
                 if entity.entity_type in _RESOURCES and entity not in self._unreadable
             },
             0 if block is None else block.last + 1,
+            dict(self._credentials(configs)),
         )
+
+    def _credentials(
+        self, configs: Mapping[ConfigEntity, ConfigNode]
+    ) -> Iterator[tuple[str, Mapping[int, ScramCredential]]]:
+        for entity, node in configs.items():
+            if entity.entity_type == USERS and entity.name is not None and not entity.has_client:
+                credentials, _ = credentials_of(node.configs.configs)
+                if credentials:
+                    yield entity.name, credentials
 
     def _topic(
         self, name: str, topic_id: bytes, nodes: TopicNodes, configs: Mapping[ConfigEntity, ConfigNode]

@@ -18,13 +18,15 @@ from headgate.gateway.zookeeper.layout.configs import (
     CONFIG_CHANGES_PATH,
     CONFIG_PATH,
     TOPICS,
+    USERS,
     ConfigChange,
     ConfigEntity,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.layout.users import USER_RESOURCE, credentials_of
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs
+from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, credential_records
 from headgate.gateway.zookeeper.metadata.reading import (
     NodesByPath,
     StoreParts,
@@ -109,7 +111,10 @@ class ConfigWatcher:
     def all_paths(self, parent: str) -> Task[set[str]]:
         names = yield from children(self._session, parent)
         entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
-        known = (_entity(*key) for key in self._store.written_image.configs)
+        image = self._store.written_image
+        known = (
+            _entity(*key) for key in (*image.configs, *((USER_RESOURCE, user) for user in image.scram_credentials))
+        )
         gone = config_paths(entity for entity in known if entity.entity_type == entity_type)
         return {f"{parent}/{name}" for name in names}.union(gone)
 
@@ -125,6 +130,9 @@ class ConfigWatcher:
             configs_there: Mapping[str, str] = {} if found is None else found.configs.configs
             changed = {} if topic is None else {topic.name: topic._replace(configs=configs_there)}
             return image._replace(topics={**image.topics, **changed})
+        if entity.entity_type == USERS:
+            credentials = {user: found for user, found in image.scram_credentials.items() if user != entity.name}
+            return image._replace(scram_credentials=credentials | dict(part.image.scram_credentials))
         configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
         return image._replace(configs=configs | dict(part.image.configs))
 
@@ -177,11 +185,25 @@ class ConfigWatcher:
                 topic.configs, accepted_topic_configs(topic.name, configs, self._nodes.unreadable)
             )
             self.records += config_records(topic.name, changed)
+        elif entity.entity_type == USERS:
+            self._refresh_credentials(entity, configs, image)
         else:
             key = _resource(entity)
             if key[0] == GROUP_RESOURCE:
                 configs = accepted_group_configs(self._config, key[1], configs, self._nodes.unreadable)
             self.records += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
+
+    def _refresh_credentials(self, entity: ConfigEntity, configs: Mapping[str, str], image: Image) -> None:
+        """Note the differences of a user's SCRAM credentials; invalid ones are logged without their text."""
+        if entity.name is None or entity.has_client:
+            return
+        credentials, invalid = credentials_of(configs)
+        for mechanism, reason in invalid.items():
+            path = f"{CONFIG_PATH}/{entity.entity_path}"
+            self._nodes.unreadable.log_once(
+                f"{path} {mechanism}", f"a credential in ZooKeeper's {path} has no effect: {mechanism}: {reason}"
+            )
+        self.records += credential_records(entity.name, image.scram_credentials.get(entity.name, {}), credentials)
 
     def read_singles_into(self, image: Image) -> Task[Image]:
         """The image with the present features and producer ids; an unreadable node keeps its known value."""
@@ -226,7 +248,7 @@ def config_paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:
 
 
 def entities(subjects: Touched) -> list[ConfigEntity]:
-    """The brokers and groups among the subjects of records."""
+    """The brokers, groups and users among the subjects of records."""
     return [_entity(*key) for key in sorted(subjects.resources)]
 
 

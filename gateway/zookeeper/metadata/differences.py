@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.metadata.records import config_records, partition_records
+from headgate.gateway.metadata.records import config_records, partition_records, scram_records
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
+from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 
 
@@ -41,6 +45,15 @@ def changed_configs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str,
     return changed | {name: value for name, value in new.items() if old.get(name) != value}
 
 
+def credential_records(
+    user: str, old: Mapping[int, ScramCredential], new: Mapping[int, ScramCredential]
+) -> list[MetadataRecord]:
+    """The records that turn the SCRAM credentials `old` of a user into `new`."""
+    changed: dict[int, ScramCredential | None] = {mechanism: None for mechanism in old if mechanism not in new}
+    changed |= {mechanism: credential for mechanism, credential in new.items() if old.get(mechanism) != credential}
+    return scram_records(user, changed)
+
+
 def overlay(image: Image, records: Sequence[MetadataRecord]) -> Image:
     """Apply a change to an image that may have a part of the change, or all of it, already.
 
@@ -53,12 +66,14 @@ def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[Metada
     for record in records:
         is_there = isinstance(record, TopicRecord) and image.topic_names.get(record.topic_id) == record.name
         is_gone = isinstance(record, RemoveTopicRecord) and record.topic_id not in image.topic_names
+        if isinstance(record, RemoveUserScramCredentialRecord):
+            is_gone = record.mechanism not in image.scram_credentials.get(record.name, {})
         if not is_there and not is_gone:
             yield record
 
 
 class Touched(NamedTuple):
-    """The subjects of records: topics by name, other resources with configs; producer ids or features."""
+    """The subjects of records: topics by name, other resources with configs, and users; producer ids or features."""
 
     topics: set[str]
     resources: set[tuple[int, str]]
@@ -80,6 +95,8 @@ def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
                 topics.add(record.resource_name)
             case ConfigRecord():
                 resources.add((record.resource_type, record.resource_name))
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                resources.add((USER_RESOURCE, record.name))
             case _:
                 has_others = True
     return Touched(topics, resources, has_others)

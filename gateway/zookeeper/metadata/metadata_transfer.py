@@ -81,7 +81,11 @@ def into_zookeeper(image: Image, cluster: ClusterTree, node_id: int) -> list[Mul
     first = cluster.image.next_producer_id
     next_id = first if image.next_producer_id <= first else max(image.next_producer_id, first + BLOCK_SIZE)
     target = cluster.image._replace(
-        topics=topics, features=image.features, configs={**cluster.image.configs, **configs}, next_producer_id=next_id
+        topics=topics,
+        features=image.features,
+        configs={**cluster.image.configs, **configs},
+        next_producer_id=next_id,
+        scram_credentials={**cluster.image.scram_credentials, **image.scram_credentials},
     )
     return change_image(cluster, target, topics, node_id)
 

@@ -23,7 +23,15 @@ from headgate.gateway.zookeeper.layout.cluster import (
     OwnFeatures,
     ProducerIdBlock,
 )
-from headgate.gateway.zookeeper.layout.configs import BROKERS, GROUPS, TOPICS, ConfigChange, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.layout.configs import (
+    BROKERS,
+    GROUPS,
+    TOPICS,
+    USERS,
+    ConfigChange,
+    ConfigEntity,
+    EntityConfigs,
+)
 from headgate.gateway.zookeeper.layout.node import MAX_INT32
 from headgate.gateway.zookeeper.layout.topics import (
     DELETED_TOPICS_PATH,
@@ -35,6 +43,7 @@ from headgate.gateway.zookeeper.layout.topics import (
     partitions_path,
 )
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode
+from headgate.gateway.zookeeper.layout.users import USER_RESOURCE, configs_of
 from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, Delete, Operation, SetData
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -47,7 +56,7 @@ from headgate.protocol.internal.metadata import (
 
 MULTI_BYTES: Final = 256 * 1024
 """About the largest size of a multi: ZooKeeper serves no other request while it applies one."""
-ENTITY_TYPES: Final = {BROKER_RESOURCE: BROKERS, GROUP_RESOURCE: GROUPS}
+ENTITY_TYPES: Final = {BROKER_RESOURCE: BROKERS, GROUP_RESOURCE: GROUPS, USER_RESOURCE: USERS}
 
 Multi = tuple[Operation, ...]
 
@@ -134,16 +143,28 @@ def create_on_demand(cluster: ClusterTree, topic: Topic) -> Multi:
 
 
 def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterator[Operation]:
-    """Write the configs of brokers and groups, the features and the producer ids that differ."""
+    """Write the configs of brokers and groups, the users, the features and the producer ids that differ."""
     for (resource_type, resource), configs in new.configs.items():
         if configs != cluster.image.configs.get((resource_type, resource)):
             entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
             yield from _write_configs(cluster, entity, configs)
+    yield from _change_credentials(cluster, new)
     if new.features != cluster.image.features:
         yield _put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version)
     taken = new.next_producer_id - cluster.image.next_producer_id
     if taken:
         yield from take_producer_ids(cluster, node_id, taken)
+
+
+def _change_credentials(cluster: ClusterTree, new: Image) -> Iterator[Operation]:
+    """Write the SCRAM credentials of users that differ. Other configs of a user stay."""
+    old = cluster.image.scram_credentials
+    if new.scram_credentials is old:
+        return
+    for user in {**old, **new.scram_credentials}:
+        credentials = new.scram_credentials.get(user, {})
+        if credentials != old.get(user, {}):
+            yield from _write_configs(cluster, ConfigEntity(USERS, user), configs_of(credentials))
 
 
 def take_producer_ids(cluster: ClusterTree, node_id: int, size: int) -> Multi:
@@ -273,6 +294,8 @@ def _refused_configs(cluster: ClusterTree, entity: ConfigEntity, known: ConfigNo
     if entity.entity_type == TOPICS:
         topic = cluster.image.topics.get(entity.name or "")
         image = {} if topic is None else topic.configs
+    elif entity.entity_type == USERS:
+        image = configs_of(cluster.image.scram_credentials.get(entity.name or "", {}))
     else:
         resource_types = {kind: resource_type for resource_type, kind in ENTITY_TYPES.items()}
         image = cluster.image.configs.get((resource_types[entity.entity_type], entity.name or ""), {})

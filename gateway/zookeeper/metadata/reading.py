@@ -30,7 +30,7 @@ from headgate.gateway.zookeeper.layout.cluster import (
     PERSISTENT_PATHS,
     PRODUCER_IDS_PATH,
 )
-from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PATH, CONFIG_PATH, GROUPS, TOPICS
+from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PATH, CONFIG_PATH, GROUPS, TOPICS, USERS
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TOPICS_PATH, LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 NodesByPath = dict[str, ZNode]
 
-CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS))
-"""The parents of the configs of brokers and groups. Configs of topics are read with the topics."""
+CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS, USERS))
+"""The parents of the configs of brokers, groups and users. Configs of topics are read with the topics."""
 _OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0], DELETED_TOPICS_PATH)
 _ORDERS: Final = (REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 

@@ -94,7 +94,12 @@ def _described(broker: Broker, users: list[str] | None) -> str:
     names = None if users is None else [UserName(name) for name in users]
     response = broker.ask(DescribeUserScramCredentialsRequest(names), 0)
     rows = [
-        (row.user, row.error_code, row.error_message, sorted((info.mechanism, info.iterations) for info in row.credential_infos))
+        (
+            row.user,
+            row.error_code,
+            row.error_message,
+            sorted((info.mechanism, info.iterations) for info in row.credential_infos),
+        )
         for row in response.results
     ]
     return f"{response.error_code} {response.error_message} {_rows(rows)}"

@@ -22,7 +22,9 @@ def answers_of(file: str) -> dict[str, str]:
 
 
 KAFKAS = answers_of("sasl_of_kafka.txt")
-_INVALID = "SaslAuthenticate 58 Authentication failed during authentication due to invalid credentials with SASL mechanism "
+_INVALID = (
+    "SaslAuthenticate 58 Authentication failed during authentication due to invalid credentials with SASL mechanism "
+)
 _CHALLENGE = "SaslAuthenticate 0  'r=NONCE,s=SALT,i=4096'"
 DIFFERENCES = {
     # No other request than ApiVersions and SASL's is parsed: it gets no reply

@@ -29,7 +29,10 @@ def test_keys_are_those_of_rfc_5802(name: str) -> None:
 
 
 def test_the_usual_mechanism_is_that_of_most_users() -> None:
-    weaker, both = {SHA_256: made_credential(SHA_256, "x")}, {each: made_credential(each, "x") for each in (SHA_256, SHA_512)}
+    weaker, both = (
+        {SHA_256: made_credential(SHA_256, "x")},
+        {each: made_credential(each, "x") for each in (SHA_256, SHA_512)},
+    )
     usual = [
         ScramCredentials(lambda users=users: dict(enumerate(users)), b"").usual_mechanism()  # type: ignore[misc]
         for users in ((), (weaker,), (weaker, both), (weaker, weaker, both))
