@@ -46,9 +46,7 @@ def change_scram_credentials(image: Image, request: AlterUserScramCredentialsReq
         if results.get(name) is not None:
             continue
         try:
-            if name in results:
-                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
-            credentials = dict([_planned(image, change)])
+            credentials = dict([_planned(image, change, is_first=name not in results)])
             records[name], results[name] = scram_records(name, credentials), None
         except KafkaError as error:
             records.pop(name, None)
@@ -62,9 +60,11 @@ def _in_order(results: dict[str, KafkaError | None]) -> Iterator[tuple[str, Kafk
 
 
 def _planned(
-    image: Image, change: ScramCredentialDeletion | ScramCredentialUpsertion
+    image: Image, change: ScramCredentialDeletion | ScramCredentialUpsertion, *, is_first: bool
 ) -> tuple[int, ScramCredential | None]:
     """The mechanism of a change with its credential, or None. Raises KafkaError."""
+    if not is_first:
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
     _check_name_and_mechanism(change.name, change.mechanism)
     if isinstance(change, ScramCredentialDeletion):
         if change.mechanism not in image.scram_credentials.get(change.name, {}):

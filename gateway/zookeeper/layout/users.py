@@ -33,18 +33,23 @@ def encode_credential(credential: ScramCredential) -> str:
 
 
 def decode_credential(text: str) -> ScramCredential:
-    """The credential of a text, its fields in any order. Raises InvalidCredential."""
-    matches = [_TEXT.fullmatch(part) for part in text.split(",")]
+    """The credential of a text, its fields in any order, of several with one name the last. Raises InvalidCredential."""
+    matches = [_TEXT.fullmatch(part) for part in text.rstrip(",").split(",")]
     fields = {match[1]: match[2] for match in matches if match is not None}
-    if len(matches) != len(fields) or set(fields) != set(_NAMES):
+    if None in matches or set(fields) != set(_NAMES):
         raise InvalidCredential("its fields are not salt, stored_key, server_key and iterations")
     if _ITERATIONS.fullmatch(fields["iterations"]) is None:
         raise InvalidCredential("its iterations are no number")
     try:
-        salt, stored_key, server_key = (base64.b64decode(fields[name], validate=True) for name in _NAMES[:3])
+        salt, stored_key, server_key = map(_from_base64, (fields[name] for name in _NAMES[:3]))
     except (binascii.Error, ValueError):
         raise InvalidCredential("a field is not base64") from None
     return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
+
+
+def _from_base64(text: str) -> bytes:
+    """Java reads base64 without its padding too."""
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
 def configs_of(credentials: Mapping[int, ScramCredential]) -> dict[str, str]:
