@@ -121,9 +121,13 @@ class BrokerConfig(broker_table.Settings):
         return local_host, local_port
 
     def listener_value(self, listener: str, name: str) -> Any:
-        """The value of a setting that a listener has for itself (`broker_table.OF_LISTENERS`); None if it has none."""
-        text = self._present_text(f"listener.name.{listener.lower()}.{name}")
-        return None if text is None else catalogue.BROKER[name].parse(text)
+        """The value of a setting that a listener has for itself (`broker_table.OF_LISTENERS`); None if it has none.
+
+        `name` is also "<mechanism>.<setting>", for what a mechanism of the listener has for itself (`OF_MECHANISMS`).
+        """
+        full_name = f"{catalogue.LISTENER_PREFIX}{listener.lower()}.{name}"
+        text, definition = self._present_text(full_name), catalogue.find(full_name)
+        return None if text is None or definition is None else definition.parse(text)
 
     def present_value(self, name: str) -> Value:
         """The value of a setting that can change for this broker alone: as set at run time, else as given."""

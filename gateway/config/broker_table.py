@@ -94,6 +94,30 @@ class Settings:
     headgate_ssl_optional: bool = row(BOOLEAN, "false", "",
      "Whether listeners with TLS serve clients without TLS too, on the same port: for the time in which clients move.")
 
+    # SASL: most also for one listener, listener.name.<listener>.<setting>, or listener.name.<listener>.<mechanism>.<setting>
+    sasl_enabled_mechanisms: tuple[str, ...] = row(LIST, "GSSAPI", "",
+     "The mechanisms by which clients may log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI.")
+    sasl_server_max_receive_size: int = row(INT, "524288", "1..", "The largest frame before a client has logged in, in bytes.")
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = row(LIST, "DEFAULT", "",
+     "How names of Kerberos become user names, as auth_to_local of krb5.conf. Patterns have RE2's syntax.")
+    sasl_oauthbearer_jwks_endpoint_url: str | None = row(STRING, None, "",
+     "Where the keys for signatures of bearer tokens are: an address of https, or of a file (file:///...).")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = row(LONG, "3600000", "1..", "How long keys are used before they are fetched again.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = row(LONG, "100", "1..", "How long to wait after a failed fetch of keys, at first.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = row(LONG, "10000", "1..", "How long to wait after failed fetches of keys at most.")
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = row(LIST, None, "", "The audiences of bearer tokens, of which a token must have one.")
+    sasl_oauthbearer_expected_issuer: str | None = row(STRING, None, "", "The issuer that a bearer token must have.")
+    sasl_oauthbearer_clock_skew_seconds: int = row(INT, "30", "0..", "How much the clocks of a provider of tokens and of this broker may differ.")
+    sasl_oauthbearer_scope_claim_name: str = row(STRING, "scope", "", "The claim of a bearer token with its scopes.")
+    sasl_oauthbearer_sub_claim_name: str = row(STRING, "sub", "", "The claim of a bearer token that names the principal.")
+    headgate_sasl_oauthbearer_unsecured: bool = row(BOOLEAN, "false", "",
+     "Whether bearer tokens without a signature (or, with a key set, those of HMAC) log in. Anyone can make such a token: for tests alone.")
+    headgate_sasl_plain_store: str = row(STRING, "jaas", "jaas|scram",
+     "Where the passwords of PLAIN are: in the JAAS line of the listener, or behind the SCRAM credentials of users, with no password in a file.")
+    connections_max_reauth_ms: int = row(LONG, "0", "", "How long a login is valid; a client has to log in again before that (KIP-368). 0 or less: as long as its credential.")
+    connection_failed_authentication_delay_ms: int = row(INT, "100", "0..", "How long a refused login waits for its answer and the end of its connection.")
+    headgate_authentication_timeout_ms: int = row(LONG, "10000", "1..", "How long a TLS handshake and a login may take together before the connection is closed.")
+
     # Identity
     node_id: int = row(INT, None, "0..", "The id of this broker, unique in a cluster. Default: broker.id, or else 0.")
     broker_id: int = row(INT, "-1", "-1..", "The older name of node.id; -1 means that it is not set.")
@@ -260,6 +284,7 @@ for _name, *_ in ROWS:  # Python reads a value of an instance faster if the clas
 
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {
+    "headgate.authentication.timeout.ms": "no listener has a login yet",
     "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
     "replica.socket.receive.buffer.bytes": "a follower leaves the buffers of its sockets to the system",
     "num.replica.fetchers": "one connection to each leader fetches all its partitions",
@@ -271,9 +296,18 @@ PENDING: dict[str, str] = {
 }
 
 # Settings that a listener may have a value of its own for: listener.name.<listener in lower case>.<setting>.
+_OF_BEARER = tuple(row[0] for row in ROWS if row[0].startswith("sasl.oauthbearer."))
 OF_LISTENERS = frozenset(
-    ("headgate.fetch.isolation.default", "headgate.ssl.optional", *(row[0] for row in ROWS if row[0].startswith("ssl.")))
+    ("headgate.fetch.isolation.default", "headgate.ssl.optional", "connections.max.reauth.ms",
+     *(row[0] for row in ROWS if row[0].startswith(("ssl.", "sasl.", "headgate.sasl."))))
 )
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+# Settings that a mechanism of a listener may have a value of its own for: listener.name.<listener>.<mechanism>.<setting>.
+OF_MECHANISMS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms"), MECHANISMS),
+    **dict.fromkeys(_OF_BEARER, ("OAUTHBEARER",)),
+}
 
 # Pairs of settings: the first may not exceed the second.
 ORDERED: tuple[tuple[str, str], ...] = (
@@ -309,7 +343,10 @@ CLUSTER_WIDE = frozenset(
 
 # Settings that Kafka can change at run time for one broker, not for all.
 PER_BROKER = frozenset(
-    ("ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.protocol")
+    """
+    ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.protocol sasl.enabled.mechanisms
+    sasl.kerberos.principal.to.local.rules
+    """.split()  # noqa: SIM905 - as above
 )
 
 # Settings that Kafka can change at run time for one listener of one broker.

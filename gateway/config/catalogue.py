@@ -123,6 +123,10 @@ def _of_listener(name: str) -> Definition | None:
     if base is None:
         return None
     definition = known()[base]._replace(name=name, default=None)
+    if _middle(name, base).upper() in broker_table.OF_MECHANISMS.get(base, ()) and name == name.lower():
+        return (
+            definition if definition.effect is not Effect.NONE else definition._replace(effect=Effect.FULL, reason="")
+        )
     if base in broker_table.OF_LISTENERS and name == _own_name(name, base):
         return definition
     return definition._replace(effect=Effect.NONE, reason=unsupported_table.OF_LISTENERS_REASON, harmless=())
@@ -133,6 +137,11 @@ def _base_of_listener(name: str) -> str | None:
     parts = name.removeprefix(LISTENER_PREFIX).split(".")[1:]
     bases = (".".join(parts[start:]) for start in range(min(2, len(parts))))
     return next((base for base in bases if base in known()), None)
+
+
+def _middle(name: str, base: str) -> str:
+    """The mechanism in the name of a listener's value of `base`; empty without one."""
+    return name.removeprefix(LISTENER_PREFIX).removesuffix(base).partition(".")[2].removesuffix(".")
 
 
 def _own_name(name: str, base: str) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = frozenset(("PLAINTEXT", "SSL"))
 """The security protocols of listeners that this broker serves; any other of Kafka's is refused at the start."""
+SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
+"""The security protocols with a login."""
 TLS_PROTOCOLS = frozenset(("SSL", "SASL_SSL"))
 """The security protocols over TLS."""
 LOOPBACK = "127.0.0.1"

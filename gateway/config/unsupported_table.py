@@ -49,22 +49,20 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("OpenSSL does TLS, not a provider of Java", "ssl.",
      "keymanager.algorithm=SunX509 provider secure.random.implementation trustmanager.algorithm=PKIX"),
     ("clients are not authenticated yet; a listener with authentication is refused", "sasl.",
-     """client.callback.handler.class:class enabled.mechanisms:list=GSSAPI jaas.config* kerberos.kinit.cmd=/usr/bin/kinit
-     kerberos.min.time.before.relogin:long=60000 kerberos.principal.to.local.rules:list=DEFAULT kerberos.service.name
+     """client.callback.handler.class:class kerberos.kinit.cmd=/usr/bin/kinit kerberos.min.time.before.relogin:long=60000 kerberos.service.name
      kerberos.ticket.renew.jitter:double=0.05 kerberos.ticket.renew.window.factor:double=0.8 login.callback.handler.class:class login.class:class
      login.connect.timeout.ms:int login.read.timeout.ms:int login.refresh.buffer.seconds:short=300 login.refresh.min.period.seconds:short=60
      login.refresh.window.factor:double=0.8 login.refresh.window.jitter:double=0.05 login.retry.backoff.max.ms:long=10000 login.retry.backoff.ms:long=100
-     mechanism.inter.broker.protocol=GSSAPI server.callback.handler.class:class server.max.receive.size:int=524288"""),
+     mechanism.inter.broker.protocol=GSSAPI"""),
+    ("a JAAS line is of a listener and a mechanism: write listener.name.<listener>.<mechanism>.sasl.jaas.config", "sasl.", "jaas.config*"),
     ("clients are not authenticated yet; a listener with authentication is refused", "sasl.oauthbearer.",
      """-allow.unverified.audience -allow.unverified.issuer assertion.algorithm=RS256 assertion.claim.aud assertion.claim.exp.seconds:int=300
      assertion.claim.iss assertion.claim.jti.include:boolean=false assertion.claim.nbf.seconds:int=60 assertion.claim.sub assertion.file
      assertion.private.key.file assertion.private.key.passphrase* assertion.template.file client.credentials.client.id client.credentials.client.secret*
-     clock.skew.seconds:int=30 expected.audience:list expected.issuer jwks.endpoint.refresh.ms:long=3600000 jwks.endpoint.retry.backoff.max.ms:long=10000
-     jwks.endpoint.retry.backoff.ms:long=100 jwks.endpoint.url jwt.retriever.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
-     jwt.validator.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator scope scope.claim.name=scope sub.claim.name=sub
-     token.endpoint.url"""),
+     jwt.retriever.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
+     jwt.validator.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator scope token.endpoint.url"""),
     ("clients are not authenticated yet", "",
-     """connection.failed.authentication.delay.ms:int=100 connections.max.reauth.ms:long=0 security.providers
+     """security.providers
      delegation.token.expiry.check.interval.ms:long=3600000 delegation.token.expiry.time.ms:long=86400000 -delegation.token.master.key*
      delegation.token.max.lifetime.ms:long=604800000 delegation.token.secret.key*"""),
     ("no password can be set at run time, so none is stored", "password.encoder.",
@@ -157,8 +155,8 @@ CLUSTER_WIDE = frozenset(
 # Settings that Kafka changes for one broker, not for all, at run time.
 PER_BROKER = frozenset(
     """
-    principal.builder.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-    sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    principal.builder.class sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
     sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
     sasl.mechanism.inter.broker.protocol ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
     ssl.trustmanager.algorithm
@@ -169,6 +167,14 @@ PER_BROKER = frozenset(
 OF_LISTENERS_CLUSTER_WIDE = frozenset(("max.connections", "max.connection.creation.rate", "num.network.threads"))
 
 _JAVA = "names a Java class, which cannot be loaded here"
+_OF_KAFKA = "org.apache.kafka.common.security."
+# Kafka's own handlers of logins, whose rules this broker has
+_CALLBACK_HANDLERS = (
+    f"{_OF_KAFKA}oauthbearer.OAuthBearerValidatorCallbackHandler",
+    f"{_OF_KAFKA}oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+    f"{_OF_KAFKA}plain.internals.PlainServerCallbackHandler",
+    f"{_OF_KAFKA}scram.internals.ScramServerCallbackHandler",
+)
 
 # name with type and default -> (harmless values, the reason to refuse other values and what to do)
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -176,6 +182,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "principal.builder.class:class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder": (
         ("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"), f"{_JAVA}; remove the setting"),
     "ssl.engine.factory.class:class": (("",), f"{_JAVA}: clients would be trusted against its rules; remove the setting"),
+    "sasl.server.callback.handler.class:class": (
+        ("", *_CALLBACK_HANDLERS), f"{_JAVA}: clients would log in against its rules; PLAIN, SCRAM and OAUTHBEARER need none; remove the setting"),
     "create.topic.policy.class.name:class": (("",), f"{_JAVA}: topics would be created against that policy; remove the setting"),
     "alter.config.policy.class.name:class": (("",), f"{_JAVA}: settings would be changed against that policy; remove the setting"),
     "client.quota.callback.class:class": (("",), f"{_JAVA}: clients would have no quotas; remove the setting"),

@@ -1,0 +1,101 @@
+"""The effective SASL settings of a listener, as one typed value.
+
+They come from the broker's configuration, with Kafka's precedence, each set at run time before the file:
+`listener.name.<listener>.<mechanism>.<setting>`, `listener.name.<listener>.<setting>`, `<setting>`; names of listeners
+and mechanisms in lower case. A JAAS line counts with both names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from headgate.gateway.config.broker import BrokerConfig
+from headgate.gateway.config.definition import Secret
+
+JAAS_CONFIG: Final = "sasl.jaas.config"
+_ENABLED: Final = "sasl.enabled.mechanisms"
+_MAX_REAUTH_MS: Final = "connections.max.reauth.ms"
+_BEARER: Final = "OAUTHBEARER"
+
+
+class BearerSettings(NamedTuple):
+    """Settings `sasl.oauthbearer.*` without that prefix."""
+
+    jwks_endpoint_url: str | None = None
+    jwks_endpoint_refresh_ms: int = 3_600_000
+    jwks_endpoint_retry_backoff_ms: int = 100
+    jwks_endpoint_retry_backoff_max_ms: int = 10_000
+    expected_audience: tuple[str, ...] | None = None
+    expected_issuer: str | None = None
+    clock_skew_seconds: int = 30
+    scope_claim_name: str = "scope"
+    sub_claim_name: str = "sub"
+
+
+class SaslSettings(NamedTuple):
+    """The SASL settings of a listener. Secrets are hidden in a representation."""
+
+    listener: str
+    enabled_mechanisms: tuple[str, ...]
+    jaas_configs: Mapping[str, Secret]
+    """JAAS lines by mechanism."""
+    max_reauth_ms: Mapping[str, int]
+    """By mechanism; 0 without a limit."""
+    max_receive_bytes: int
+    failure_delay_ms: int
+    plain_store: str
+    bearer: BearerSettings
+    is_unsecured: bool
+    """`headgate.sasl.oauthbearer.unsecured`: tokens without a signature, or with a shared key, are valid."""
+    kerberos_rules: tuple[str, ...]
+
+    def name_of(self, setting: str, mechanism: str = "") -> str:
+        """The name of a setting for this listener, or for one of its mechanisms."""
+        middle = f"{mechanism.lower()}." if mechanism else ""
+        return f"listener.name.{self.listener.lower()}.{middle}{setting}"
+
+
+def bearer_setting(field: str) -> str:
+    """The setting of a field of `BearerSettings`."""
+    return f"sasl.oauthbearer.{field.replace('_', '.')}"
+
+
+class _Effective:
+    """The effective values of one listener."""
+
+    def __init__(self, config: BrokerConfig, listener: str) -> None:
+        self._config = config
+        self._listener = listener
+
+    def own(self, name: str, mechanism: str = "") -> Any:
+        middle = f"{mechanism.lower()}." if mechanism else ""
+        return self._config.listener_value(self._listener, f"{middle}{name}")
+
+    def __getitem__(self, name: str) -> Any:
+        own = self.own(name)
+        return self._config.present_value(name) if own is None else own
+
+    def of_mechanism(self, mechanism: str, name: str) -> Any:
+        own = self.own(name, mechanism)
+        return self[name] if own is None else own
+
+
+def of_listener(config: BrokerConfig, listener: str) -> SaslSettings:
+    """The settings of a listener now."""
+    effective = _Effective(config, listener)
+    mechanisms = tuple(effective[_ENABLED])
+    lines = {mechanism: effective.own(JAAS_CONFIG, mechanism) for mechanism in mechanisms}
+    bearer = (effective.of_mechanism(_BEARER, bearer_setting(field)) for field in BearerSettings._fields)
+    return SaslSettings(
+        listener,
+        mechanisms,
+        {mechanism: line for mechanism, line in lines.items() if line is not None},
+        {mechanism: effective.of_mechanism(mechanism, _MAX_REAUTH_MS) for mechanism in mechanisms},
+        effective["sasl.server.max.receive.size"],
+        config.connection_failed_authentication_delay_ms,
+        effective["headgate.sasl.plain.store"],
+        BearerSettings(*bearer),
+        effective["headgate.sasl.oauthbearer.unsecured"],
+        tuple(effective["sasl.kerberos.principal.to.local.rules"]),
+    )
