@@ -20,11 +20,11 @@ from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from headgate.protocol.reading import MAX_ELEMENTS_AT_ONCE, reader
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
-from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from headgate.protocol.tests.values import written
 
 

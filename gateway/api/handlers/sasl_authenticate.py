@@ -1,4 +1,4 @@
-"""SaslAuthenticate on a connection that needs no login, or had its login: the login is the connection's own business."""
+"""SaslAuthenticate on a connection without a login, or after it: logins are the connection's own business."""
 
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext

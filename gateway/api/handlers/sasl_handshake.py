@@ -1,4 +1,4 @@
-"""SaslHandshake on a connection that needs no login, or had its login: the login is the connection's own business."""
+"""SaslHandshake on a connection without a login, or after it: logins are the connection's own business."""
 
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext

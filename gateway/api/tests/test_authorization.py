@@ -53,8 +53,8 @@ from headgate.protocol.messages.describe_quorum import DescribeQuorumRequest
 from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from headgate.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from headgate.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -90,14 +90,14 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.messages.sync_group import SyncGroupRequest
 from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -300,8 +300,8 @@ CASES = [
     Case(DescribeQuorumRequest(), 1, {CLUSTER}, on_cluster(Op.DESCRIBE)),
     Case(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("group.version", 1)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeClusterRequest(), 0, set(), set()),
-    Case(SaslHandshakeRequest("PLAIN"), 1, set(), set()),
-    Case(SaslAuthenticateRequest(b"\0a\0b"), 2, set(), set()),
+    Case(SaslHandshakeRequest("PLAIN"), 1, {ErrorCode.ILLEGAL_SASL_STATE}, set()),
+    Case(SaslAuthenticateRequest(b"\0a\0b"), 2, {ErrorCode.ILLEGAL_SASL_STATE}, set()),
     Case(DescribeUserScramCredentialsRequest(), 0, {CLUSTER}, on_cluster(Op.DESCRIBE)),
     Case(AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion("ann", 1, 4096, b"salt", b"password")]), 0, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("t", [0])], 0)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),

@@ -138,7 +138,7 @@ def test_an_unknown_version_of_api_versions_is_told_the_list(node: HandlerBroker
         (0, 14, "Produce version 14 is not supported; versions 0 to 13 are"),
         (9_999, 0, "API key 9999 version 0 is not supported; asked by User:ANONYMOUS"),
         (-1, 0, "API key -1 version 0 is not supported"),
-        (17, 0, "SaslHandshake, API key 17 version 0 is not supported"),
+        (71, 0, "GetTelemetrySubscriptions, API key 71 version 0 is not supported"),
     ],
 )
 def test_what_is_not_served_ends_the_connection(node: HandlerBroker, key: int, version: int, reason: str) -> None:
@@ -147,11 +147,11 @@ def test_what_is_not_served_ends_the_connection(node: HandlerBroker, key: int, v
         dispatcher(node).dispatch(memoryview(request), CLIENT, never)
 
 
-@pytest.mark.parametrize("key, version", [(17, 0), (9_999, 0)])
+@pytest.mark.parametrize("key, version", [(71, 0), (9_999, 0)])
 def test_who_is_refused_at_once_is_known_by_name(node: HandlerBroker, key: int, version: int) -> None:
     client = Client("10.0.0.1", 40000, "10.0.0.2", 9092)
     with pytest.raises(CloseConnection):
-        dispatcher(node).dispatch(memoryview(struct.pack(">hhih", key, version, 77, 4) + b"sink"), client, never)
+        dispatcher(node).dispatch(memoryview(struct.pack(">hhih", key, version, 77, 4) + b"sink\0"), client, never)
     assert str(client) == "10.0.0.1:40000 client.id='sink'"
 
 

@@ -21,8 +21,8 @@ from headgate.protocol.internal.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
-    TopicRecord,
     RemoveUserScramCredentialRecord,
+    TopicRecord,
     UserScramCredentialRecord,
     encode,
 )
@@ -343,11 +343,12 @@ def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixtur
 def test_scram_credentials_are_adopted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     keys = b"salt", b"stored key", b"server key"
-    made = [
+    made: list[MetadataRecord] = [
         UserScramCredentialRecord(user, 1, *keys, iterations)
         for user, iterations in (("a", 4096), ("a", 5000), ("b", 1))
     ]
-    records = [encode(record) for record in (*made, RemoveUserScramCredentialRecord("b", 1))]
+    made.append(RemoveUserScramCredentialRecord("b", 1))
+    records = [encode(record) for record in made]
     files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *records)
     assert adopt(files)
     assert image(files).scram_credentials == {"a": {1: ScramCredential(*keys, 5000)}}

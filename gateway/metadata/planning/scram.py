@@ -41,7 +41,8 @@ class ScramPlan(NamedTuple):
 def change_scram_credentials(image: Image, request: AlterUserScramCredentialsRequest) -> ScramPlan:
     """The plan of a request: each user that is named once changes, or gets an error."""
     records, results = dict[str, list[MetadataRecord]](), dict[str, KafkaError | None]()
-    for change in (*request.deletions, *request.upsertions):
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    for change in changes:
         name = change.name
         if results.get(name) is not None:
             continue

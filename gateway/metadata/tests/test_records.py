@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -30,6 +31,12 @@ moves = st.just(()) | nodes
 states = st.builds(PartitionState, st.integers(-1, 9), epochs, nodes, nodes, epochs, moves, moves)
 
 
+blobs = st.binary(max_size=4)
+credentials = st.dictionaries(
+    st.sampled_from([1, 2]), st.builds(ScramCredential, blobs, blobs, blobs, st.integers(4096, 16384)), min_size=1
+)
+
+
 @st.composite
 def images(draw: st.DrawFn) -> Image:
     """An image as a broker may have it; what is not recorded is as in an empty one."""
@@ -45,6 +52,7 @@ def images(draw: st.DrawFn) -> Image:
         features=draw(st.dictionaries(names, st.integers(0, 30), max_size=3)),
         configs=draw(st.dictionaries(st.tuples(kinds, st.text(max_size=3)), configs.filter(bool), max_size=3)),
         next_producer_id=draw(st.integers(0, 1 << 62)),
+        scram_credentials=draw(st.dictionaries(st.text(max_size=3), credentials, max_size=3)),
     )
 
 
@@ -72,7 +80,7 @@ def test_deleted_topics_come_first(image: Image, removed: set[bytes]) -> None:
 def test_all_that_an_image_has_is_recorded_or_of_this_start() -> None:
     """Whoever gives an image something more decides here whether a snapshot has it."""
     of_this_start = {"cluster_id", "controller_id", "brokers"}
-    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id"}
+    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id", "scram_credentials"}
     assert set(Image._fields) == of_this_start | recorded
     assert set(Topic._fields) == {"name", "topic_id", "partitions", "configs"}
     in_log = {"leader", "leader_epoch", "replicas", "isr", "partition_epoch", "adding_replicas", "removing_replicas"}

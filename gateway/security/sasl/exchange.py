@@ -1,7 +1,7 @@
 """The interface of a SASL mechanism: tokens of one client in, challenges or a name out. Sans-IO.
 
     step = exchange.step(token)         # raises AuthenticationFailed
-    if isinstance(step, Computation):   # a thread calls step.run(), which returns a Challenge or an Authenticated
+    if isinstance(step, SaslComputation):   # a thread calls step.run(), which returns a Challenge or an Authenticated
         step = step.run()
 
 An exchange serves one login. After an `Authenticated` or a failure, the exchange must not be used again.
@@ -38,19 +38,19 @@ class Authenticated:
 
 
 @dataclass(frozen=True, slots=True)
-class Computation:
+class SaslComputation:
     """A step that takes milliseconds, for a thread. `run` raises AuthenticationFailed."""
 
     run: Callable[[], Challenge | Authenticated] = field(repr=False)
 
 
-Step: TypeAlias = Challenge | Authenticated | Computation
+SaslStep: TypeAlias = Challenge | Authenticated | SaslComputation
 
 
 class SaslExchange(Protocol):
     """One login by one mechanism."""
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> SaslStep:
         """Take a token of the client. Raises AuthenticationFailed."""
 
 

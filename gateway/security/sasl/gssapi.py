@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, Computation
+from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, SaslComputation
 from headgate.gateway.security.sasl.kerberos_names import NoShortName, ShortNamer
 
 NO_LAYER: Final = 1
@@ -64,9 +64,9 @@ class GssapiExchange:
         self._context: GssContext | None = None
         self._has_offered = False
 
-    def step(self, token: bytes) -> Computation:
+    def step(self, token: bytes) -> SaslComputation:
         """Take a token of the client. The computation raises AuthenticationFailed."""
-        return Computation(lambda: self._step(token))
+        return SaslComputation(lambda: self._step(token))
 
     def _step(self, token: bytes) -> Challenge | Authenticated:
         try:

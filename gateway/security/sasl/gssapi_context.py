@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from headgate.gateway.security.sasl.gssapi import GssContext, GssError
 from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
@@ -37,13 +37,16 @@ def acceptor(options: Mapping[str, str]) -> Callable[[], GssContext]:
     return lambda: _AcceptedContext(library, path, principal)
 
 
+R = TypeVar("R")
+
+
 class _AcceptedContext:
     """A security context of the library."""
 
     def __init__(self, library: Any, key_table: str, principal: str) -> None:
         self._errors = library.exceptions.GSSError
         kerberos = library.NameType.kerberos_principal
-        self._context = self._called(
+        self._context: Any = self._called(
             lambda: library.SecurityContext(
                 creds=library.Credentials(
                     name=library.Name(principal, kerberos), usage="accept", store={"keytab": f"FILE:{key_table}"}
@@ -61,8 +64,7 @@ class _AcceptedContext:
         return str(self._called(lambda: self._context.initiator_name))
 
     def step(self, token: bytes) -> bytes | None:
-        answer: bytes | None = self._called(lambda: self._context.step(token))
-        return answer
+        return self._called(lambda: cast("bytes | None", self._context.step(token)))
 
     def wrap(self, message: bytes) -> bytes:
         return bytes(self._called(lambda: self._context.wrap(message, encrypt=False)).message)
@@ -70,7 +72,7 @@ class _AcceptedContext:
     def unwrap(self, message: bytes) -> bytes:
         return bytes(self._called(lambda: self._context.unwrap(message)).message)
 
-    def _called(self, call: Callable[[], Any]) -> Any:
+    def _called(self, call: Callable[[], R]) -> R:
         try:
             return call()
         except self._errors as error:

@@ -28,7 +28,18 @@ _MODULES_OF_MECHANISMS: Final = {
 _CONTROL_FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 _USER_PREFIX: Final = "user_"
 _OPTIONS: Final = frozenset(
-    "username password tokenauth useKeyTab keyTab storeKey principal serviceName doNotPrompt useTicketCache".split()
+    [
+        "username",
+        "password",
+        "tokenauth",
+        "useKeyTab",
+        "keyTab",
+        "storeKey",
+        "principal",
+        "serviceName",
+        "doNotPrompt",
+        "useTicketCache",
+    ]
 )
 MAX_LINE_LENGTH: Final = 1 << 20
 

@@ -1,7 +1,7 @@
 """JSON Web Key Sets (RFC 7517): the public keys of a provider of bearer tokens, parsed and cached.
 
 The way to the document, a file or https, is passed in as `fetch`. A thread calls `CachedKeys`: the first use, an
-unknown key id and the age of the keys each fetch the document anew. Between two fetches lies a pause, so that tokens
+unknown key id and the age of the keys each fetch the document again. Between two fetches lies a pause, so that tokens
 with invented key ids cannot make the broker ask the provider again and again.
 """
 

@@ -1,7 +1,7 @@
-"""Names of Kerberos, and the rules that make user names of them: `sasl.kerberos.principal.to.local.rules`.
+r"""Names of Kerberos, and the rules that make user names of them: `sasl.kerberos.principal.to.local.rules`.
 
     DEFAULT                                     the first part of a name of the own realm
-    RULE:[1:$1@$0](.*@OTHER\\.ORG)s/@.*//        names of one part and a realm; the pattern; the substitution
+    RULE:[1:$1@$0](.*@OTHER\.ORG)s/@.*//        names of one part and a realm; the pattern; the substitution
     RULE:[2:$1;$2](^.*;admin$)s/;admin$//g/L     of two parts; every match; lower case (U: upper case)
 
 Kafka's classes are `KerberosName`, `KerberosRule` and `KerberosShortNamer`. Expressions are RE2's instead of Java's:
@@ -11,8 +11,8 @@ they have no references to groups within a pattern and no look-around, and take 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import re2
 
@@ -57,14 +57,24 @@ class KerberosName(NamedTuple):
         return self.service + host + ("" if self.realm is None else f"@{self.realm}")
 
 
-class Rule(NamedTuple):
-    """A rule. `count`: the parts of the names that it is for, None for DEFAULT. `case`: L, U or nothing."""
+class _Expression(Protocol):
+    """A compiled expression of RE2."""
+
+    groups: int
+
+    def fullmatch(self, text: str) -> object | None: ...
+
+    def sub(self, replacement: Callable[[Any], str], text: str, count: int) -> str: ...
+
+
+class PrincipalRule(NamedTuple):
+    """A rule. `parts`: the number of parts of the names that it is for, None for DEFAULT. `case`: L, U or nothing."""
 
     text: str
-    count: int | None = None
+    parts: int | None = None
     format: str = ""
-    pattern: Any = None
-    replaced: Any = None
+    pattern: _Expression | None = None
+    replaced: _Expression | None = None
     replacement: str = ""
     replaces_all: bool = False
     case: str = ""
@@ -79,9 +89,9 @@ class Rule(NamedTuple):
         return found.lower() if self.case == "L" else found.upper() if self.case == "U" else found
 
     def _found(self, parts: Sequence[str], default_realm: str) -> str | None:
-        if self.count is None:
+        if self.parts is None:
             return parts[1] if parts[0] == default_realm else None
-        if len(parts) - 1 != self.count:
+        if len(parts) - 1 != self.parts:
             return None
         text = _PARAMETER.sub(lambda match: self._parameter(parts, match[1]), self.format)
         if self.pattern is not None and self.pattern.fullmatch(text) is None:
@@ -102,7 +112,7 @@ class Rule(NamedTuple):
 class ShortNamer(NamedTuple):
     """The rules of a broker, in order, and the realm that DEFAULT is for."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[PrincipalRule, ...]
     default_realm: str
 
     @classmethod
@@ -125,7 +135,7 @@ class ShortNamer(NamedTuple):
         raise NoShortName(f"No rules apply to {parsed}, rules {', '.join(rule.text for rule in self.rules)}")
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> PrincipalRule:
     """Raises InvalidRule."""
     match = _RULE.match(text)
     if match is None:
@@ -133,13 +143,13 @@ def parse_rule(text: str) -> Rule:
     if match.end() != len(text):
         raise InvalidRule(f"Invalid rule: `{text}`, unmatched substring: `{text[match.end() :]}`")
     if match["count"] is None:
-        return Rule(text)
+        return PrincipalRule(text)
     if not 0 < len(match["count"]) < 10:
         raise InvalidRule(f"Invalid rule: `{text}`, a number of parts is missing or too large")
     replaced = _expression(text, match["from"])
     replacement = match["to"] or ""
     _check_replacement(text, replacement, 0 if replaced is None else replaced.groups)
-    return Rule(
+    return PrincipalRule(
         text,
         int(match["count"]),
         match["format"],
@@ -151,25 +161,25 @@ def parse_rule(text: str) -> Rule:
     )
 
 
-def _expression(rule: str, pattern: str | None) -> Any:
+def _expression(rule: str, pattern: str | None) -> _Expression | None:
     if pattern is None:
         return None
     try:
         options = re2.Options()
         options.log_errors = False
-        return re2.compile(pattern, options)
+        compiled: _Expression = re2.compile(pattern, options)
     except re2.error as error:
         raise InvalidRule(f"Invalid rule: `{rule}`, the expression `{pattern}` is not one of RE2: {error}") from error
+    return compiled
 
 
-def _substituted(pattern: Any, replacement: str, text: str, count: int) -> str:
+def _substituted(pattern: _Expression, replacement: str, text: str, count: int) -> str:
     """`text` with the matches replaced as Java does: `$1` is a group, a backslash quotes the next character."""
 
     def expand(found: Any) -> str:
         return _REFERENCE.sub(lambda reference: reference[1] or found.group(int(reference[2])) or "", replacement)
 
-    replaced: str = pattern.sub(expand, text, count)
-    return replaced
+    return pattern.sub(expand, text, count)
 
 
 def _check_replacement(rule: str, replacement: str, groups: int) -> None:

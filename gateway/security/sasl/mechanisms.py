@@ -43,7 +43,8 @@ class SaslParts:
     """The parts of a broker that logins need.
 
     `new_nonce` gives a random text for SCRAM. `fetch_keys` makes the function that fetches a key set from an address,
-    which raises `jwks.FetchFailed`; `acceptor` the function that makes contexts of Kerberos (`gssapi_context.acceptor`).
+    which raises `jwks.FetchFailed`; `acceptor` the function that
+    makes contexts of Kerberos (`gssapi_context.acceptor`).
     """
 
     credentials: ScramCredentials

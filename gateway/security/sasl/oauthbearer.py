@@ -17,8 +17,8 @@ from headgate.gateway.security.sasl.exchange import (
     Authenticated,
     AuthenticationFailed,
     Challenge,
-    Computation,
-    Step,
+    SaslComputation,
+    SaslStep,
     refused,
 )
 
@@ -80,14 +80,14 @@ class OAuthBearerExchange:
         self._validator = validator
         self._refusal: InvalidToken | None = None
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> SaslStep:
         """Take the initial response, or the acknowledgement of a refusal. Raises AuthenticationFailed."""
         refusal, self._refusal = self._refusal, None
         if refusal is not None and token == _ACKNOWLEDGEMENT:
             raise AuthenticationFailed(str(refusal), client_message=refusal.response)
         response = read_initial_response(token)
         if self._validator.is_slow:
-            return Computation(lambda: self._decide(response))
+            return SaslComputation(lambda: self._decide(response))
         return self._decide(response)
 
     def _decide(self, response: InitialResponse) -> Challenge | Authenticated:

@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from headgate.gateway.security.sasl.exchange import Authenticated, Computation, refused
+from headgate.gateway.security.sasl.exchange import Authenticated, SaslComputation, refused
 from headgate.gateway.security.sasl.scram_credentials import (
     ScramCredentials,
     ScramMechanism,
@@ -75,7 +75,7 @@ class PlainExchange:
     def __init__(self, store: PasswordStore) -> None:
         self._store = store
 
-    def step(self, token: bytes) -> Authenticated | Computation:
+    def step(self, token: bytes) -> Authenticated | SaslComputation:
         """Take the token. Raises AuthenticationFailed, with Kafka's sentences."""
         parts = token.decode(errors="replace").split("\0", _MOST_TOKENS - 1)
         if len(parts) != 3:
@@ -88,7 +88,7 @@ class PlainExchange:
         answer = self._store.check(user, password)
         if isinstance(answer, bool):
             return _decide(authorization_id, user, is_valid=answer)
-        return Computation(lambda: _decide(authorization_id, user, is_valid=answer()))
+        return SaslComputation(lambda: _decide(authorization_id, user, is_valid=answer()))
 
 
 def _decide(authorization_id: str, user: str, *, is_valid: bool) -> Authenticated:

@@ -20,7 +20,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, refused
 from headgate.gateway.security.sasl.scram_credentials import (
@@ -54,15 +54,12 @@ _CLIENT_FINAL: Final = re.compile(
 )
 
 
-class TokenLookup(Protocol):
-    """The delegation tokens of a cluster."""
-
-    def __call__(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
-        """The credential of a token that has not expired, or None."""
+TokenLookup: TypeAlias = Callable[[ScramMechanism, str], TokenCredential | None]
+"""The delegation tokens of a cluster: a mechanism and a token's id in; its credential, or None, also after its end."""
 
 
 def no_tokens(_mechanism: ScramMechanism, _token_id: str) -> None:
-    """The look-up of a cluster without delegation tokens."""
+    """There are no delegation tokens: return None."""
 
 
 class ClientFirst(NamedTuple):

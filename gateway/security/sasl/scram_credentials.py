@@ -11,7 +11,7 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
@@ -66,7 +66,7 @@ class TokenCredential(NamedTuple):
     expires_at_ms: int | None
 
 
-UserCredentials = Mapping[str, Mapping[int, ScramCredential]]
+UserCredentials: TypeAlias = Mapping[str, Mapping[int, ScramCredential]]
 """Credentials by user and mechanism."""
 
 
@@ -92,8 +92,8 @@ def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 class ScramCredentials:
     """The credentials that logins are checked against, and a stable decoy for each unknown user.
 
-    A decoy has a salt of its own, and the iterations of most users, at each login the same. So a peer cannot tell by a
-    challenge, nor by the time of an answer, which users exist.
+    A decoy has a salt of its own, and the iterations of most users, at each login the same. So neither a
+    challenge nor the time of an answer shows which users exist.
     """
 
     def __init__(self, users: Callable[[], UserCredentials], decoy_key: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The SASL exchange of one connection, sans-IO: frames in, events out, by the states of Kafka's `SaslServerAuthenticator`.
+"""The SASL exchange of one connection, sans-IO: frames in, events out. Kafka's class is `SaslServerAuthenticator`.
 
     INITIAL     ApiVersions, SaslHandshake, or the first GSSAPI token of a client of Kafka 0.9
     VERSIONS    a request of Kafka was read: ApiVersions or SaslHandshake
@@ -28,16 +28,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.sasl.exchange import (
     Authenticated,
     AuthenticationFailed,
     Challenge,
-    Computation,
+    SaslComputation,
     SaslExchange,
-    Step,
+    SaslStep,
 )
 from headgate.protocol import compiler, registry
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -47,6 +47,7 @@ from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headgate.protocol.schema import Message
 
+M = TypeVar("M", bound=Message)
 GSSAPI: Final = "GSSAPI"
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
 _SIZE_BYTES: Final = 4
@@ -75,7 +76,7 @@ class SendReply:
 class RunComputation:
     """Call `run` in a thread, then `SaslServerExchange.resume` with its result or its exception."""
 
-    run: Callable[[], Step] = field(repr=False)
+    run: Callable[[], SaslStep] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class SaslListener(NamedTuple):
         return list(self.mechanisms)
 
 
-class _Session(NamedTuple):
+class SaslSession(NamedTuple):
     """A login that has ended well."""
 
     principal: str
@@ -154,7 +155,7 @@ class SaslServerExchange:
         self._listener = listener
         self._answer_api_versions = answer_api_versions
         self._clock = clock
-        self._session: _Session | None = None
+        self._session: SaslSession | None = None
         self._has_headers = False
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
@@ -203,13 +204,16 @@ class SaslServerExchange:
         assert self.state is SaslState.COMPUTING, f"no computation runs in {self.state}"
         self.state = SaslState.TOKENS
         try:
-            if isinstance(result, AuthenticationFailed):
-                self._refuse(result)
-            if isinstance(result, Exception):
-                raise _Failure(f"authentication by {self._mechanism} met a fault: {result!r}", is_late=False)
-            return self._go_on(cast("Step", result))
+            return self._go_on(self._checked(result))
         except _Failure as failure:
             return self._failed(failure)
+
+    def _checked(self, result: object) -> SaslStep:
+        if isinstance(result, AuthenticationFailed):
+            self._refuse(result)
+        if isinstance(result, Exception):
+            raise _Failure(f"authentication by {self._mechanism} met a fault: {result!r}", is_late=False)
+        return cast("SaslStep", result)
 
     # Requests before the choice of a mechanism
 
@@ -282,9 +286,10 @@ class SaslServerExchange:
         token = self._read_authenticate(frame) if self._has_headers else frame.tobytes()
         assert self._exchange is not None, "chosen before the first token"
         try:
-            return self._go_on(self._exchange.step(token))
+            step = self._exchange.step(token)
         except AuthenticationFailed as failure:
             self._refuse(failure)
+        return self._go_on(step)
 
     def _read_authenticate(self, frame: memoryview) -> bytes:
         """Return the token of a SaslAuthenticate request, and keep the header for the answer."""
@@ -300,8 +305,8 @@ class SaslServerExchange:
         self._request = header
         return bytes(_read(SaslAuthenticateRequest, frame, header, position).auth_bytes)
 
-    def _go_on(self, step: Step) -> list[SaslEvent]:
-        if isinstance(step, Computation):
+    def _go_on(self, step: SaslStep) -> list[SaslEvent]:
+        if isinstance(step, SaslComputation):
             self.state = SaslState.COMPUTING
             return [RunComputation(step.run)]
         if isinstance(step, Challenge):
@@ -318,7 +323,7 @@ class SaslServerExchange:
         self.session_expires_ms = None if lifetime_ms is None else self._clock.monotonic_ms() + lifetime_ms
         has_reply = self._request is not None or login.token or self._mechanism != GSSAPI
         reply = [SendReply(self._token_reply(login.token, lifetime_ms or 0))] if has_reply else []
-        self._session, self._exchange, self.state = _Session(principal, self._mechanism), None, SaslState.COMPLETE
+        self._session, self._exchange, self.state = SaslSession(principal, self._mechanism), None, SaslState.COMPLETE
         by_token = login.is_by_delegation_token
         event = LoggedIn(principal, self._mechanism, self.session_expires_ms, by_token, before is not None)
         return [*reply, event]
@@ -337,7 +342,7 @@ class SaslServerExchange:
             return len(token).to_bytes(_SIZE_BYTES, "big") + token
         return _reply(header, SaslAuthenticateResponse(0, "", token, lifetime_ms))
 
-    def _refuse(self, failure: AuthenticationFailed) -> None:
+    def _refuse(self, failure: AuthenticationFailed) -> NoReturn:
         """Raise the end of a login. Only a client with SaslAuthenticate learns the reason, if it may."""
         header, self._request = self._request, None
         if failure.is_retriable or (header is None and failure.client_message is None):
@@ -383,7 +388,7 @@ def _read_header(frame: memoryview) -> tuple[RequestHeader, int]:
     return header, position
 
 
-def _read(message: type[Message], frame: memoryview, header: RequestHeader, position: int) -> Message:
+def _read(message: type[M], frame: memoryview, header: RequestHeader, position: int) -> M:
     if header.api_version not in message.versions:
         wanted = f"{_name(header.api_key)} version {header.api_version}"
         raise _Failure(f"{wanted} is not supported", is_late=False)

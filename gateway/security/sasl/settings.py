@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.gateway.config.broker import BrokerConfig
-from headgate.gateway.config.definition import Secret
+from headgate.gateway.config.definition import Secret, Value
 
 JAAS_CONFIG: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
@@ -61,41 +61,30 @@ def bearer_setting(field: str) -> str:
     return f"sasl.oauthbearer.{field.replace('_', '.')}"
 
 
-class _Effective:
-    """The effective values of one listener."""
-
-    def __init__(self, config: BrokerConfig, listener: str) -> None:
-        self._config = config
-        self._listener = listener
-
-    def own(self, name: str, mechanism: str = "") -> Any:
-        middle = f"{mechanism.lower()}." if mechanism else ""
-        return self._config.listener_value(self._listener, f"{middle}{name}")
-
-    def __getitem__(self, name: str) -> Any:
-        own = self.own(name)
-        return self._config.present_value(name) if own is None else own
-
-    def of_mechanism(self, mechanism: str, name: str) -> Any:
-        own = self.own(name, mechanism)
-        return self[name] if own is None else own
-
-
 def of_listener(config: BrokerConfig, listener: str) -> SaslSettings:
     """The settings of a listener now."""
-    effective = _Effective(config, listener)
-    mechanisms = tuple(effective[_ENABLED])
-    lines = {mechanism: effective.own(JAAS_CONFIG, mechanism) for mechanism in mechanisms}
-    bearer = (effective.of_mechanism(_BEARER, bearer_setting(field)) for field in BearerSettings._fields)
+
+    def value(name: str, mechanism: str = "") -> Value:
+        names = (f"{mechanism.lower()}.{name}", name) if mechanism else (name,)
+        own = (config.listener_value(listener, each) for each in names)
+        found: Value = next((each for each in own if each is not None), None)
+        return config.present_value(name) if found is None else found
+
+    mechanisms: Any = value(_ENABLED)
+    lines = {name: config.listener_value(listener, f"{name.lower()}.{JAAS_CONFIG}") for name in mechanisms}
+    bearer: dict[str, Any] = {field: value(bearer_setting(field), _BEARER) for field in BearerSettings._fields}
+    values: dict[str, Any] = {
+        "max_reauth_ms": {name: value(_MAX_REAUTH_MS, name) for name in mechanisms},
+        "max_receive_bytes": value("sasl.server.max.receive.size"),
+        "plain_store": value("headgate.sasl.plain.store"),
+        "is_unsecured": value("headgate.sasl.oauthbearer.unsecured"),
+        "kerberos_rules": value("sasl.kerberos.principal.to.local.rules"),
+    }
     return SaslSettings(
-        listener,
-        mechanisms,
-        {mechanism: line for mechanism, line in lines.items() if line is not None},
-        {mechanism: effective.of_mechanism(mechanism, _MAX_REAUTH_MS) for mechanism in mechanisms},
-        effective["sasl.server.max.receive.size"],
-        config.connection_failed_authentication_delay_ms,
-        effective["headgate.sasl.plain.store"],
-        BearerSettings(*bearer),
-        effective["headgate.sasl.oauthbearer.unsecured"],
-        tuple(effective["sasl.kerberos.principal.to.local.rules"]),
+        listener=listener,
+        enabled_mechanisms=tuple(mechanisms),
+        jaas_configs={name: line for name, line in lines.items() if line is not None},
+        failure_delay_ms=config.connection_failed_authentication_delay_ms,
+        bearer=BearerSettings(**bearer),
+        **values,
     )

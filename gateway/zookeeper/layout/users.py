@@ -33,7 +33,7 @@ def encode_credential(credential: ScramCredential) -> str:
 
 
 def decode_credential(text: str) -> ScramCredential:
-    """The credential of a text, its fields in any order, of several with one name the last. Raises InvalidCredential."""
+    """The credential of a text, its fields in any order; the last of two equal ones. Raises InvalidCredential."""
     matches = [_TEXT.fullmatch(part) for part in text.rstrip(",").split(",")]
     fields = {match[1]: match[2] for match in matches if match is not None}
     if None in matches or set(fields) != set(_NAMES):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 
 from headgate.gateway.security.sasl.bearer_tokens import UnsecuredRules, UnsecuredTokens
@@ -17,6 +18,7 @@ from headgate.gateway.security.sasl.scram_credentials import (
     ScramCredential,
     ScramCredentials,
     ScramMechanism,
+    UserCredentials,
     credential_of,
 )
 from headgate.gateway.security.sasl.server_exchange import (
@@ -63,7 +65,7 @@ def made_credential(mechanism: ScramMechanism, password: str, iterations: int = 
     return credential_of(mechanism, salted, SALT, iterations)
 
 
-SCRAM_USERS = {
+SCRAM_USERS: UserCredentials = {
     name: {
         mechanism: made_credential(mechanism, password)
         for mechanism in ScramMechanism
@@ -74,11 +76,14 @@ SCRAM_USERS = {
 CREDENTIALS = ScramCredentials(lambda: SCRAM_USERS, b"decoys")
 
 
+NOTHING_MORE: Mapping[str, Callable[[], SaslExchange]] = {}
+
+
 def listener(
     clock: FakeClock,
     name: str = scenario.SASL,
     passwords: PasswordStore | None = None,
-    **more: Callable[[], SaslExchange],
+    more: Mapping[str, Callable[[], SaslExchange]] = NOTHING_MORE,
 ) -> SaslListener:
     """A listener of the scenario, with more mechanisms by name."""
     nonces = count()
@@ -87,7 +92,7 @@ def listener(
         "PLAIN": lambda: PlainExchange(passwords or JaasUsers(scenario.PLAIN_USERS)),
         "OAUTHBEARER": lambda: OAuthBearerExchange(UnsecuredTokens(UnsecuredRules(), clock.now_ms)),
         **{
-            name: lambda mechanism=mechanism: ScramExchange(mechanism, CREDENTIALS, lambda: f"nonce{next(nonces)}")
+            name: partial(ScramExchange, mechanism, CREDENTIALS, lambda: f"nonce{next(nonces)}")
             for name, mechanism in SCRAM_MECHANISMS.items()
         },
         **more,

@@ -22,6 +22,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from headgate.protocol import compiler
@@ -114,12 +115,16 @@ class Client:
         self.peer = peer
         self.token_bytes = b""
         self._number = 0
-        self._is_raw = False
+        self.is_raw = False
         self._version = 1
 
     def frame(self, frame: bytes) -> str:
         """Send any bytes as a frame."""
         return self._text(self.peer.send(struct.pack(">i", len(frame)) + frame), _unframed)
+
+    def size(self, size: int) -> str:
+        """Send the size of a frame alone."""
+        return self._text(self.peer.send(struct.pack(">i", size)), _unframed)
 
     def ask(self, request: Message, version: int, *, cut: int = 0, more: bytes = b"") -> str:
         """Send a request, of any version, without its last `cut` bytes and with `more`."""
@@ -133,11 +138,11 @@ class Client:
         return self._text(answer, lambda reply: self._decoded(reply, header))
 
     def handshake(self, mechanism: str, version: int = 1) -> str:
-        self._is_raw = version == 0
+        self.is_raw = version == 0
         return self.ask(SaslHandshakeRequest(mechanism), version)
 
     def token(self, token: bytes, version: int | None = None) -> str:
-        if not self._is_raw:
+        if not self.is_raw:
             return self.ask(SaslAuthenticateRequest(token), self._version if version is None else version)
         answer = self.peer.send(struct.pack(">i", len(token)) + token)
         return self._text(answer, lambda reply: self._noted(reply[4:]))
@@ -268,7 +273,7 @@ def asked(*requests: tuple[Message, int]) -> Case:
 
 def _first_frames() -> dict[str, Case]:
     def sized(size: int) -> Case:
-        return lambda client: iter([client._text(client.peer.send(struct.pack(">i", size)), _unframed)])
+        return lambda client: iter([client.size(size)])
 
     return {
         "first, an empty frame": frames(b""),
@@ -343,10 +348,13 @@ def _plain() -> dict[str, Case]:
              for version in (0, 1) for name, token in tokens.items()}  # fmt: skip
     for version in (0, 2, 3):
         for name in ("right", "wrong"):
-            found[f"PLAIN by SaslAuthenticate {version}, {name}"] = lambda client, token=tokens[name], version=version: (
-                iter([client.handshake("PLAIN"), client.token(token, version)])
-            )
+            found[f"PLAIN by SaslAuthenticate {version}, {name}"] = partial(_by_authenticate, tokens[name], version)
     return found
+
+
+def _by_authenticate(token: bytes, version: int, client: Client) -> Steps:
+    yield client.handshake("PLAIN")
+    yield client.token(token, version)
 
 
 def _tokens_out_of_order() -> dict[str, Case]:
@@ -478,7 +486,9 @@ def _renewals(now_s: int) -> dict[str, Case]:
     def renewed(*sends: Callable[[Client], str]) -> Case:
         return lambda client: iter([_login(client), *(send(client) for send in sends)])
 
-    metadata: Callable[[Client], str] = lambda client: client.ask(MetadataRequest(), 1)
+    def metadata(client: Client) -> str:
+        return client.ask(MetadataRequest(), 1)
+
     early = {"sub": "alice", "iat": now_s - 10, "exp": now_s + 300}
 
     def after_a_second(client: Client) -> Steps:

@@ -219,6 +219,7 @@ def test_without_keys_a_token_is_refused() -> None:
         SignedTokens(NoKeys(), TokenRules(), lambda: 0).validate(token)
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="ascii")) | st.from_regex(r"[\w-]+\.[\w-]+\.[\w-]*", fullmatch=True))
 def test_any_text_is_refused(token: str) -> None:
     for tokens in (

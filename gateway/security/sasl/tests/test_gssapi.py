@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.security.sasl import gssapi_context
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge
 from headgate.gateway.security.sasl.gssapi import GssapiExchange, GssError
-from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
 from headgate.gateway.security.sasl.kerberos_names import ShortNamer
 
 RULES = ShortNamer.parse(["DEFAULT"], "REALM")
@@ -119,54 +115,3 @@ def test_any_tokens_are_answered_or_refused(tokens: list[bytes]) -> None:
             step(token)
         except AuthenticationFailed:
             return
-
-
-LINE = {"useKeyTab": "true", "keyTab": "/k", "principal": "kafka/h@R"}
-
-
-@pytest.mark.parametrize("missing", LINE)
-def test_a_jaas_line_needs_a_key_table_and_a_principal(missing: str) -> None:
-    with pytest.raises(InvalidJaasConfig, match="GSSAPI needs"):
-        gssapi_context.acceptor({name: value for name, value in LINE.items() if name != missing})
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "gssapi", None)
-    with pytest.raises(InvalidJaasConfig, match=r"pip install 'headgate\[kerberos\]'"):
-        gssapi_context.acceptor(LINE)
-
-
-def test_a_context_of_the_library_has_the_key_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    class GSSError(Exception):
-        min_code = -1765328350
-
-    class SecurityContext:
-        complete, initiator_name = True, "ann@R"
-
-        def __init__(self, **more: Any) -> None:
-            asked.append(more["creds"])
-
-        def step(self, token: bytes) -> bytes:
-            raise GSSError("a repeated token")
-
-        def wrap(self, message: bytes, encrypt: bool) -> SimpleNamespace:
-            return SimpleNamespace(message=WRAPPED + message if not encrypt else b"")
-
-        def unwrap(self, message: bytes) -> SimpleNamespace:
-            return SimpleNamespace(message=message)
-
-    library = ModuleType("gssapi")
-    library.__dict__.update(
-        exceptions=SimpleNamespace(GSSError=GSSError), NameType=SimpleNamespace(kerberos_principal="krb5"),
-        Name=lambda name, kind: (name, kind), Credentials=lambda **more: more, SecurityContext=SecurityContext,
-    )  # fmt: skip
-    monkeypatch.setitem(__import__("sys").modules, "gssapi", library)
-    context = gssapi_context.acceptor(LINE)()
-    assert asked == [{"name": ("kafka/h@R", "krb5"), "usage": "accept", "store": {"keytab": "FILE:/k"}}]
-    assert (context.is_complete, context.initiator_name, context.wrap(b"x")) == (True, "ann@R", WRAPPED + b"x")
-    assert context.unwrap(b"y") == b"y"
-    with pytest.raises(GssError, match="a repeated token") as error:
-        context.step(b"")
-    assert error.value.is_retriable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -81,13 +83,11 @@ def test_a_line_is_bounded() -> None:
 @example('a required b="\\')
 def test_any_text_is_read_or_refused(line: str) -> None:
     for text in (line, f"{PLAIN_MODULE} required {line}", f'{PLAIN_MODULE} required a="{line}'):
-        try:
+        with suppress(InvalidJaasConfig):
             parse(text)
-        except InvalidJaasConfig:
-            pass
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\n")))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")))
 def test_a_quoted_value_is_the_value(value: str) -> None:
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     assert parse(f'{PLAIN_MODULE} required password="{quoted}";').options == {"password": value}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from headgate.gateway.config.definition import Secret
 from headgate.gateway.config.broker_table import MECHANISMS
-from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, Computation
+from headgate.gateway.config.definition import Secret
+from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, SaslComputation
 from headgate.gateway.security.sasl.gssapi import GssContext
 from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
 from headgate.gateway.security.sasl.jwks import FetchFailed
@@ -93,7 +93,7 @@ def test_users_of_the_jaas_line_log_in() -> None:
 def test_users_with_scram_credentials_log_in_by_plain() -> None:
     listener = make_listener(settings("PLAIN", store="scram", PLAIN=PLAIN), PARTS)
     step = listener.mechanisms["PLAIN"]().step(plain("alice", "secret of alice"))
-    assert isinstance(step, Computation)
+    assert isinstance(step, SaslComputation)
     assert step.run() == Authenticated("alice")
     with pytest.raises(AuthenticationFailed):
         listener.mechanisms["PLAIN"]().step(plain("ann", "secret")).run()  # type: ignore[union-attr]
@@ -119,7 +119,7 @@ def test_unsecured_tokens_follow_the_options_of_the_jaas_line() -> None:
 def test_a_token_is_refused_while_there_are_no_keys() -> None:
     new = make_listener(settings("OAUTHBEARER", url="https://x/keys"), PARTS).mechanisms["OAUTHBEARER"]
     step = new().step(bearer({"sub": "ann", "exp": NOW_S + 9}, {"alg": "RS256"}))
-    assert isinstance(step, Computation)
+    assert isinstance(step, SaslComputation)
     assert step.run() == Challenge(b'{"status":"invalid_token"}')
 
 
@@ -129,5 +129,4 @@ def test_a_missing_library_of_kerberos_stops_a_start() -> None:
 
 
 def test_every_mechanism_is_known_to_the_settings() -> None:
-    lines = {"PLAIN": PLAIN, "GSSAPI": KERBEROS}
-    check(settings(*MECHANISMS, unsecured=True, **lines))
+    check(settings(*MECHANISMS, unsecured=True, PLAIN=PLAIN, GSSAPI=KERBEROS))

@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Computation
+from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, SaslComputation
 from headgate.gateway.security.sasl.plain import JaasUsers, PlainExchange, ScramPasswords
 from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS
 from headgate.gateway.security.sasl.tests.sasl_scenario import plain
+
+
+def computed(token: bytes) -> SaslComputation:
+    """The computation for a token, over SCRAM credentials."""
+    step = PlainExchange(ScramPasswords(CREDENTIALS)).step(token)
+    assert isinstance(step, SaslComputation)
+    return step
+
 
 USERS = JaasUsers({"alice": "secret", "empty": ""})
 
@@ -24,7 +32,7 @@ def test_another_password_is_refused(password: str) -> None:
         PlainExchange(USERS).step(plain("alice", password))
 
 
-@pytest.mark.parametrize(("user", "password"), [("carol", ""), ("carol", "secret"), ("", "secret"), ("empty", "")])
+@pytest.mark.parametrize("user, password", [("carol", ""), ("carol", "secret"), ("", "secret"), ("empty", "")])
 def test_no_user_logs_in_without_a_password_of_its_own(user: str, password: str) -> None:
     with pytest.raises(AuthenticationFailed):
         PlainExchange(USERS).step(plain(user, password))
@@ -32,30 +40,29 @@ def test_no_user_logs_in_without_a_password_of_its_own(user: str, password: str)
 
 
 def test_a_password_behind_scram_is_a_computation() -> None:
-    step = PlainExchange(ScramPasswords(CREDENTIALS)).step(plain("alice", "secret of alice"))
-    assert isinstance(step, Computation)
+    step = computed(plain("alice", "secret of alice"))
     assert step.run() == Authenticated("alice")
 
 
 def test_a_user_with_one_scram_mechanism_logs_in() -> None:
-    assert PlainExchange(ScramPasswords(CREDENTIALS)).step(plain("a,b=c", "secret")).run() == Authenticated("a,b=c")
+    assert computed(plain("a,b=c", "secret")).run() == Authenticated("a,b=c")
 
 
 @pytest.mark.parametrize("user", ["alice", "carol"])
 def test_a_wrong_password_and_an_unknown_user_are_one(user: str) -> None:
-    step = PlainExchange(ScramPasswords(CREDENTIALS)).step(plain(user, "wrong"))
+    step = computed(plain(user, "wrong"))
     with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
         step.run()
 
 
 def test_an_id_of_another_is_refused_after_the_password() -> None:
-    step = PlainExchange(ScramPasswords(CREDENTIALS)).step(plain("alice", "secret of alice", "bob"))
+    step = computed(plain("alice", "secret of alice", "bob"))
     with pytest.raises(AuthenticationFailed, match="authorization id that is different"):
         step.run()
 
 
 def test_no_text_has_a_password() -> None:
-    step = PlainExchange(ScramPasswords(CREDENTIALS)).step(plain("alice", "hunter2"))
+    step = computed(plain("alice", "hunter2"))
     with pytest.raises(AuthenticationFailed) as error:
         step.run()
     assert "hunter2" not in f"{step!r}{error.value!r}"

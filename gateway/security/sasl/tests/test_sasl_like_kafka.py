@@ -18,7 +18,7 @@ _DIRECTORY = Path(__file__).parent
 
 def answers_of(file: str) -> dict[str, str]:
     lines = (_DIRECTORY / file).read_text().splitlines()
-    return {name: text for name, text in (line.split("\t") for line in lines)}
+    return dict(line.split("\t") for line in lines)
 
 
 KAFKAS = answers_of("sasl_of_kafka.txt")

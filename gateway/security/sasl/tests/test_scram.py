@@ -18,6 +18,7 @@ from headgate.gateway.security.sasl.scram_credentials import (
     ScramCredentials,
     ScramMechanism,
     TokenCredential,
+    UserCredentials,
     credential_of,
     salted_password,
 )
@@ -92,7 +93,7 @@ def test_an_unknown_user_fails_as_a_wrong_password_does() -> None:
 
 
 def test_a_decoy_has_the_iterations_of_most_users() -> None:
-    users = {name: {SHA_256: made_credential(SHA_256, "x", iterations)}
+    users: UserCredentials = {name: {SHA_256: made_credential(SHA_256, "x", iterations)}
              for name, iterations in (("a", 8192), ("b", 8192), ("c", 4096))}  # fmt: skip
     credentials = ScramCredentials(lambda: users, b"key")
     assert credentials.decoy(SHA_256, "d").iterations == 8192
@@ -154,6 +155,7 @@ def test_no_text_has_a_key() -> None:
     assert not any(word in text for word in ("salty", "stored", "server"))
 
 
+@pytest.mark.slow
 @given(st.binary() | st.from_regex(rb"(n,,)?(n=)?[a-z=,\x01-\xff]*,r=.*(,p=)?", fullmatch=True), st.binary())
 def test_any_bytes_are_answered_or_refused(first: bytes, second: bytes) -> None:
     scram, numbers = exchange(), count()

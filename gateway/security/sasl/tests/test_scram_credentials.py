@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pytest
 
 from headgate.gateway.security.sasl.scram_credentials import (
     SCRAM_MECHANISMS,
+    ScramCredential,
     ScramCredentials,
     ScramMechanism,
+    UserCredentials,
     credential_of,
 )
 from headgate.gateway.security.sasl.tests.exchanges import made_credential
@@ -28,15 +32,21 @@ def test_keys_are_those_of_rfc_5802(name: str) -> None:
     assert len(credential.stored_key) == mechanism.key_bytes
 
 
+def numbered(users: Sequence[Mapping[int, ScramCredential]]) -> UserCredentials:
+    """Users by number."""
+    return {str(number): user for number, user in enumerate(users)}
+
+
 def test_the_usual_mechanism_is_that_of_most_users() -> None:
-    weaker, both = (
-        {SHA_256: made_credential(SHA_256, "x")},
-        {each: made_credential(each, "x") for each in (SHA_256, SHA_512)},
+    weaker: Mapping[int, ScramCredential] = {SHA_256: made_credential(SHA_256, "x")}
+    both: Mapping[int, ScramCredential] = {each: made_credential(each, "x") for each in (SHA_256, SHA_512)}
+    many: tuple[tuple[Mapping[int, ScramCredential], ...], ...] = (
+        (),
+        (weaker,),
+        (weaker, both),
+        (weaker, weaker, both),
     )
-    usual = [
-        ScramCredentials(lambda users=users: dict(enumerate(users)), b"").usual_mechanism()  # type: ignore[misc]
-        for users in ((), (weaker,), (weaker, both), (weaker, weaker, both))
-    ]
+    usual = [ScramCredentials(partial(numbered, users), b"").usual_mechanism() for users in many]
     assert usual == [SHA_512, SHA_256, SHA_512, SHA_256]
 
 

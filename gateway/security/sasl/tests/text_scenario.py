@@ -1,9 +1,9 @@
-"""Names of Kerberos and JAAS lines that Kafka's own classes are asked about; `text_of_kafka.jsonl` has their answers.
+"""Names of Kerberos and JAAS lines that Kafka's own classes read; `text_of_kafka.jsonl` has their answers.
 
     cd gateway/security/sasl/tests
-    python -m headgate.gateway.security.sasl.tests.text_scenario > /tmp/questions
-    java -cp "ROOT/build/jars/broker/*" ROOT/compat_tests/java/broker/src/SecurityAnswers.java /tmp/questions /tmp/answers
-    python -m headgate.gateway.security.sasl.tests.text_scenario /tmp/answers > text_of_kafka.jsonl
+    python -m headgate.gateway.security.sasl.tests.text_scenario > questions
+    java -cp "$ROOT/build/jars/broker/*" $ROOT/compat_tests/java/broker/src/SecurityAnswers.java questions answers
+    python -m headgate.gateway.security.sasl.tests.text_scenario answers > text_of_kafka.jsonl
 
 A line of the result is a list: the question, and Kafka's answer, or null where Kafka raises an exception.
 """
@@ -148,8 +148,8 @@ LINES = [
     f'{_MODULE} required user_a-b.c="x";',
     f'{_MODULE} required user_a@b="x";',
     f'{_MODULE} required "user_a@b"="x";',
-    f"5 required;",
-    f"= required;",
+    "5 required;",
+    "= required;",
     f"{_MODULE} = required;",
     f'{_MODULE} required 5="b";',
     f'{_MODULE} required a="b" c;',
@@ -164,7 +164,7 @@ LINES = [
     f"{_MODULE} required a='b\"c';",
     f"{_MODULE} required a=1.5.2;",
     f"{_MODULE} required a=1-2;",
-    f"com.sun.security.auth.module.JndiLoginModule required;",
+    "com.sun.security.auth.module.JndiLoginModule required;",
     'com.example.Own required a="b";',
     f'{_MODULE} required a="x\\8y\\38z";',
 ]
