@@ -12,13 +12,19 @@ class ScramCredentialDeletion(Struct):
 
 
 class ScramCredentialUpsertion(Struct):
-    """A credential to set. `mechanism`: as in DescribeUserScramCredentials. The client has salted the password."""
+    """A credential to set. `mechanism`: as in DescribeUserScramCredentials. The client has salted the password.
+
+    The repr hides the salt and the password.
+    """
 
     name: string = v("0+")
     mechanism: int8 = v("0+")
     iterations: int32 = v("0+")
     salt: blob = v("0+")
     salted_password: blob = v("0+")
+
+    def __repr__(self) -> str:
+        return f"ScramCredentialUpsertion(name={self.name!r}, mechanism={self.mechanism}, [hidden])"
 
 
 class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):

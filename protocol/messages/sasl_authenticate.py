@@ -7,9 +7,12 @@ from headgate.protocol.schema import Message, blob, int16, int64, nullable_strin
 
 
 class SaslAuthenticateRequest(Message, key=36, versions="0-2", flexible="2+"):
-    """A token of the client."""
+    """A token of the client. The repr hides it: a token may be a password."""
 
     auth_bytes: blob = v("0+")
+
+    def __repr__(self) -> str:
+        return f"SaslAuthenticateRequest(<{len(self.auth_bytes)} bytes>)"
 
 
 class SaslAuthenticateResponse(Message, key=36, response=True, versions="0-2", flexible="2+"):

@@ -147,6 +147,8 @@ def _decode_metadata(record: Record) -> tuple[Any, Any]:
     shown = as_json(decoded)
     if isinstance(decoded, metadata.ConfigRecord) and decoded.name.endswith(_SECRET_ENDS) and decoded.value is not None:
         shown["value"] = "[hidden]"
+    if isinstance(decoded, metadata.UserScramCredentialRecord):  # its keys let a reader guess passwords
+        shown |= dict.fromkeys(("salt", "stored_key", "server_key"), "[hidden]")
     return None, {"type": type(decoded).__name__.removesuffix("Record"), **shown}
 
 

@@ -152,3 +152,16 @@ def test_passwords_of_brokers_are_hidden(tmp_path: Path, name: str, value: str |
     record = metadata.ConfigRecord(4, "1", name, value)
     decoded = pair(tmp_path, "__cluster_metadata", None, metadata.encode(record, 0))[1]
     assert (decoded["name"], decoded["value"]) == (name, shown)
+
+
+def test_keys_of_users_are_hidden(tmp_path: Path) -> None:
+    record = metadata.UserScramCredentialRecord("ann", 1, b"salt", b"stored", b"server", 4096)
+    assert pair(tmp_path, "__headgate_metadata", None, metadata.encode(record, 0))[1] == {
+        "type": "UserScramCredential",
+        "name": "ann",
+        "mechanism": 1,
+        "salt": "[hidden]",
+        "stored_key": "[hidden]",
+        "server_key": "[hidden]",
+        "iterations": 4096,
+    }

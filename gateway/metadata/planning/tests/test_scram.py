@@ -84,3 +84,12 @@ def test_sizes_are_bounded(change: ScramCredentialUpsertion, message: str) -> No
     assert error is not None
     assert error.code is ErrorCode.UNACCEPTABLE_CREDENTIAL
     assert message in error.message
+
+
+def test_no_text_has_a_password_or_a_key() -> None:
+    asked = request(upsertion(salt=b"hunter2", password=b"hunter2"))
+    plan = change_scram_credentials(EMPTY, asked)
+    shown = f"{asked}{plan}{EMPTY.apply_all(plan.records)}"
+    assert "ann" in shown
+    assert "hunter2" not in shown
+    assert "stored_key" not in shown

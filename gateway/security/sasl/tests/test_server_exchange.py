@@ -55,6 +55,7 @@ from headgate.gateway.security.sasl.tests.test_gssapi import NO_LAYER, RULES, Sc
 from headgate.protocol.header import RequestHeader, write_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.metadata import MetadataRequest
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.tests.examples import share
 
@@ -348,3 +349,7 @@ def test_no_text_of_an_event_has_a_token() -> None:
     assert "secret" not in repr(
         [SendReply(b"secret"), Close("x", b"secret"), RunComputation(lambda: Challenge(b"secret"))]
     )
+
+
+def test_no_text_of_a_request_has_a_token() -> None:
+    assert repr(SaslAuthenticateRequest(b"secret")) == "SaslAuthenticateRequest(<6 bytes>)"
