@@ -76,6 +76,14 @@ SCRAM_USERS: UserCredentials = {
 CREDENTIALS = ScramCredentials(lambda: SCRAM_USERS, b"decoys")
 
 
+class GuessedDecoys(ScramCredentials):
+    """Credentials whose decoys have the password `guessed`: an unknown user must not log in even so."""
+
+    def decoy(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        return made_credential(mechanism, "guessed")
+
+
+GUESSED = GuessedDecoys(lambda: SCRAM_USERS, b"")
 NOTHING_MORE: Mapping[str, Callable[[], SaslExchange]] = {}
 
 

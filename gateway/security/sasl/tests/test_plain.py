@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, SaslComputation
 from headgate.gateway.security.sasl.plain import JaasUsers, PlainExchange, ScramPasswords
-from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS
+from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, GUESSED
 from headgate.gateway.security.sasl.tests.sasl_scenario import plain
 
 
@@ -51,6 +51,13 @@ def test_a_user_with_one_scram_mechanism_logs_in() -> None:
 @pytest.mark.parametrize("user", ["alice", "carol"])
 def test_a_wrong_password_and_an_unknown_user_are_one(user: str) -> None:
     step = computed(plain(user, "wrong"))
+    with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+        step.run()
+
+
+def test_no_password_of_a_decoy_logs_in() -> None:
+    step = PlainExchange(ScramPasswords(GUESSED)).step(plain("carol", "guessed"))
+    assert isinstance(step, SaslComputation)
     with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
         step.run()
 

@@ -22,7 +22,7 @@ from headgate.gateway.security.sasl.scram_credentials import (
     credential_of,
     salted_password,
 )
-from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, made_credential
+from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, GUESSED, made_credential
 from headgate.gateway.security.sasl.tests.sasl_scenario import ScramClient
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
@@ -90,6 +90,11 @@ def test_an_unknown_user_fails_as_a_wrong_password_does() -> None:
             login(ScramClient("sha256", user, "wrong"), exchange())
         texts.append((str(error.value), error.value.client_message))
     assert texts[0] == texts[1] == ("Invalid client credentials", None)
+
+
+def test_no_password_of_a_decoy_logs_in() -> None:
+    with pytest.raises(AuthenticationFailed, match="Invalid client credentials"):
+        login(ScramClient("sha256", "carol", "guessed"), exchange(credentials=GUESSED))
 
 
 def test_a_decoy_has_the_iterations_of_most_users() -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.zookeeper.metadata.differences import changed_configs, overlay, topic_records, touched
+from headgate.gateway.metadata.records import scram_records
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
+from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
+from headgate.gateway.zookeeper.metadata.differences import (
+    Touched,
+    changed_configs,
+    credential_records,
+    overlay,
+    topic_records,
+    touched,
+)
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
     ConfigRecord,
@@ -61,3 +71,25 @@ def test_what_records_touch() -> None:
     ]
     assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, False)
     assert touched([ProducerIdsRecord(broker_id=0, next_producer_id=5)], IMAGE).has_others
+
+
+def test_a_credential_that_is_gone_already_may_be_removed() -> None:
+    credential = ScramCredential(b"", b"", b"", 4096)
+    image = Image.empty().apply_all(scram_records("ann", {1: credential, 2: credential}))
+    removal = scram_records("ann", {1: None})
+    once = overlay(image, removal)
+    assert overlay(once, removal).scram_credentials == once.scram_credentials == {"ann": {2: credential}}
+
+
+def test_differences_of_credentials_turn_one_into_the_other() -> None:
+    first, second = (ScramCredential(b"", b"", b"", iterations) for iterations in (4096, 5000))
+    for old, new in (({1: first}, {1: second, 2: first}), ({1: first, 2: first}, {2: first}), ({1: first}, {})):
+        image = Image.empty().apply_all(scram_records("ann", old))
+        changed = image.apply_all(credential_records("ann", old, new))
+        assert changed.scram_credentials.get("ann", {}) == new
+    assert credential_records("ann", {1: first}, {1: first}) == []
+
+
+def test_users_are_among_the_subjects_of_records() -> None:
+    records = scram_records("ann", {1: ScramCredential(b"", b"", b"", 4096), 2: None})
+    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, has_others=False)
