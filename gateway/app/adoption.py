@@ -24,7 +24,7 @@ from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata import new_metadata_log, unknown_configs
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, Image, PartitionState
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, new_topic_id
-from headgate.gateway.metadata.records import config_records, partition_records, scram_records
+from headgate.gateway.metadata.records import config_records, partition_records, quota_records, scram_records
 from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
@@ -32,6 +32,7 @@ from headgate.protocol.internal.metadata import (
     END_TRANSACTION,
     SECURITY_TYPES,
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -81,6 +82,8 @@ class KafkaMetadata:
     next_producer_id: int = 0
     scram: list[MetadataRecord] = field(default_factory=list)
     """The records about SCRAM credentials."""
+    security: list[MetadataRecord] = field(default_factory=list)
+    """The records about permissions and limits."""
 
     def apply(self, record: MetadataRecord) -> None:
         """Apply one record. A record for an unknown topic is ignored."""
@@ -98,6 +101,8 @@ class KafkaMetadata:
                     own[record.name] = record.value
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 self.scram.append(record)
+            case ClientQuotaRecord():
+                self.security.append(record)
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
 
@@ -289,6 +294,7 @@ def plan(
     _adopt_producer_ids(survey, known, next_transactional, adopted)
     if known is not None:
         _adopt_scram_credentials(known, adopted)
+        _adopt_quotas(known, adopted)
     _warn_of_other_configs(known, adopted)
     return adopted
 
@@ -398,6 +404,13 @@ def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, next_transa
         seen += PRODUCER_IDS_APART
     if seen:
         adopted.records.append(ProducerIdsRecord(broker_id=survey.meta.node_id, next_producer_id=seen))
+
+
+def _adopt_quotas(known: KafkaMetadata, adopted: Adopted) -> None:
+    for entity, values in Image.empty().apply_all(known.security).quotas.items():
+        adopted.records += quota_records(entity, {**values})
+        shown = " ".join(f"{key}={value:g}" for key, value in values.items())
+        adopted.notes.append((logging.INFO, f"quotas of {entity.title}: {shown}"))
 
 
 def _warn_of_other_configs(known: KafkaMetadata | None, adopted: Adopted) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from headgate.gateway.security.quotas.entities import QuotaEntity, Quotas
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential, UserCredentials
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -99,6 +101,7 @@ class Node(NamedTuple):
 
 
 _NO_CREDENTIALS: UserCredentials = {}
+_NO_QUOTAS: Quotas = {}
 
 
 class Image(NamedTuple):
@@ -116,6 +119,7 @@ class Image(NamedTuple):
     configs: Mapping[tuple[int, str], Mapping[str, str]]
     next_producer_id: int
     scram_credentials: UserCredentials = _NO_CREDENTIALS
+    quotas: Quotas = _NO_QUOTAS
 
     @classmethod
     def empty(cls, cluster_id: str = "", controller_id: int = -1, brokers: Iterable[Node] = ()) -> Image:
@@ -182,6 +186,7 @@ class _Draft:
         self._configs = dict(image.configs)
         self._next_producer_id = image.next_producer_id
         self._scram_credentials: dict[str, Mapping[int, ScramCredential]] | None = None  # a copy, if any one changes
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None  # a copy, if any quota changes
         self._partitions: dict[bytes, list[PartitionState]] = {}
         self._registrations: Counter[int] = Counter()
 
@@ -202,6 +207,7 @@ class _Draft:
             configs=self._configs,
             next_producer_id=self._next_producer_id,
             scram_credentials=self._credentials,
+            quotas=self._image.quotas if self._quotas is None else self._quotas,
         )
 
     def _raise_epochs(self) -> None:
@@ -285,6 +291,18 @@ class _Draft:
         else:
             self._scram_credentials.pop(user, None)
 
+    def client_quota(self, record: ClientQuotaRecord) -> None:
+        entity = QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity)
+        if self._quotas is None:
+            self._quotas = dict(self._image.quotas)
+        values = {key: value for key, value in self._quotas.get(entity, {}).items() if key != record.key}
+        if not record.remove:
+            values[record.key] = record.value
+        if values:
+            self._quotas[entity] = values
+        else:
+            self._quotas.pop(entity, None)
+
     def producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
@@ -335,6 +353,7 @@ _APPLY: dict[type[MetadataRecord], Callable[[_Draft, Any], None]] = {
     ConfigRecord: _Draft.config,
     RemoveTopicRecord: _Draft.remove_topic,
     FeatureLevelRecord: _Draft.feature,
+    ClientQuotaRecord: _Draft.client_quota,
     ProducerIdsRecord: _Draft.producer_ids,
     UserScramCredentialRecord: _Draft.scram_credential,
     RemoveUserScramCredentialRecord: _Draft.remove_scram_credential,

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headgate.gateway.metadata.image import Image, PartitionState
+from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityData,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -65,6 +68,19 @@ def scram_records(user: str, credentials: Mapping[int, ScramCredential | None]) 
     ]
 
 
+def quota_records(entity: QuotaEntity, values: Mapping[str, float | None]) -> list[MetadataRecord]:
+    """Records of one entity's quotas; None removes a quota."""
+    return [
+        ClientQuotaRecord(
+            entity=[QuotaEntityData(kind, name) for kind, name in entity.names],
+            key=key,
+            value=0.0 if value is None else value,
+            remove=value is None,
+        )
+        for key, value in values.items()
+    ]
+
+
 def image_records(image: Image, removed: Collection[bytes]) -> Iterator[MetadataRecord]:
     """The records that build this image from an empty one, after deletions of the topics `removed` (ids).
 
@@ -78,6 +94,8 @@ def image_records(image: Image, removed: Collection[bytes]) -> Iterator[Metadata
         yield from config_records(resource, configs, resource_type)
     for user, credentials in image.scram_credentials.items():
         yield from scram_records(user, credentials)
+    for entity, values in image.quotas.items():
+        yield from quota_records(entity, values)
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for index, state in enumerate(topic.partitions):  # one by one: a topic may have many

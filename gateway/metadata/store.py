@@ -31,14 +31,17 @@ from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
+from headgate.gateway.metadata.planning.quotas import change_quotas
 from headgate.gateway.metadata.planning.scram import ScramPlan, change_scram_credentials
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.tasks import Ask, Task, WaitList, as_task, run
+from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     RemoveTopicRecord,
@@ -258,6 +261,12 @@ class MetadataStore(ABC):
         plan = change_scram_credentials(self.planned, request)
         return plan, self.submit(plan.records)
 
+    def change_quotas(
+        self, entity: QuotaEntity, changes: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Change:
+        """Set and remove quotas of an entity, see `planning.quotas.change_quotas`."""
+        return self.submit(change_quotas(self.planned, entity, changes), validate_only)
+
     def take_producer_ids(self) -> tuple[range, Change]:
         """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
         block, records = take_producer_ids(self.planned, self._config.node_id)
@@ -437,6 +446,9 @@ def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
             yield f"a SCRAM credential of user {record.name!r} was set"
         elif isinstance(record, RemoveUserScramCredentialRecord):
             yield f"a SCRAM credential of user {record.name!r} was removed"
+        elif isinstance(record, ClientQuotaRecord):
+            entity = QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity)
+            yield f"{record.key} of {entity.title} was {'removed' if record.remove else f'set to {record.value:g}'}"
         elif isinstance(record, ConfigRecord):
             resource = _RESOURCES.get(record.resource_type, str(record.resource_type))
             value = f" to {record.value!r}" if record.resource_type == TOPIC_RESOURCE else ""

@@ -14,6 +14,7 @@ from headgate.protocol.schema import (
     array,
     blob,
     boolean,
+    float64,
     int8,
     int16,
     int32,
@@ -37,7 +38,7 @@ GROUP_RESOURCE = 32
 # abort discards them (KIP-866).
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 # Types of Kafka's records about permissions and limits.
-SECURITY_TYPES = {10: "delegation tokens", 14: "quotas", 18: "ACLs"}
+SECURITY_TYPES = {10: "delegation tokens", 18: "ACLs"}
 
 
 class BrokerEndpoint(Struct):
@@ -133,6 +134,22 @@ class FeatureLevelRecord(Message, key=12, versions="0", flexible="0+"):
     feature_level: int16 = v("0+")
 
 
+class QuotaEntityData(Struct):
+    """One type of a quota's entity (user, client-id, ip) and its name; null is the default of that type."""
+
+    entity_type: string = v("0+")
+    entity_name: nullable_string = v("0+")
+
+
+class ClientQuotaRecord(Message, key=14, versions="0", flexible="0+"):
+    """A quota of an entity was set, or removed (KIP-546)."""
+
+    entity: array[QuotaEntityData] = v("0+")
+    key: string = v("0+")
+    value: float64 = v("0+")
+    remove: boolean = v("0+")
+
+
 class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
     """A broker got a block of producer ids; all ids below `next_producer_id` are taken (KIP-730)."""
 
@@ -156,6 +173,7 @@ MetadataRecord: TypeAlias = (
     | RemoveTopicRecord
     | UserScramCredentialRecord
     | FeatureLevelRecord
+    | ClientQuotaRecord
     | ProducerIdsRecord
     | RemoveUserScramCredentialRecord
 )
@@ -169,6 +187,7 @@ RECORDS: dict[int, type[MetadataRecord]] = {
         RemoveTopicRecord,
         UserScramCredentialRecord,
         FeatureLevelRecord,
+        ClientQuotaRecord,
         ProducerIdsRecord,
         RemoveUserScramCredentialRecord,
     )

@@ -12,6 +12,8 @@ from headgate.gateway.app.adoption import KafkaMetadata
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import replay
+from headgate.gateway.metadata.records import quota_records
+from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -354,6 +356,21 @@ def test_scram_credentials_are_adopted(caplog: pytest.LogCaptureFixture) -> None
     assert image(files).scram_credentials == {"a": {1: ScramCredential(*keys, 5000)}}
     assert "SCRAM credentials of 1 users" in caplog.text
     assert "stored key" not in caplog.text
+
+
+def test_quotas_are_adopted_as_they_are_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    ann, default = QuotaEntity.of({"user": "ann"}), QuotaEntity.of({"client-id": None})
+    files = with_metadata(
+        kafkas("t-0"),
+        *topic("t", IDS[0], 0),
+        *quota_records(ann, {"producer_byte_rate": 1e6, "request_percentage": 5.0}),
+        *quota_records(default, {"consumer_byte_rate": 7.0}),
+        *quota_records(ann, {"request_percentage": None, "producer_byte_rate": 2e6}),
+    )
+    with caplog.at_level(logging.INFO):
+        assert adopt(files)
+    assert image(files).quotas == {ann: {"producer_byte_rate": 2e6}, default: {"consumer_byte_rate": 7.0}}
+    assert "quotas of user 'ann': producer_byte_rate=2e+06" in caplog.text
 
 
 def test_kafkas_metadata_in_a_directory_of_its_own() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
+from headgate.gateway.security.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -29,6 +30,9 @@ nodes = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tup
 configs = st.dictionaries(names, st.text(max_size=5), max_size=3)
 moves = st.just(()) | nodes
 states = st.builds(PartitionState, st.integers(-1, 9), epochs, nodes, nodes, epochs, moves, moves)
+
+entities = st.dictionaries(st.sampled_from([USER, CLIENT_ID, IP]), st.none() | names, min_size=1).map(QuotaEntity.of)
+quotas = st.dictionaries(names, st.floats(0.1, 1e18), min_size=1, max_size=3)
 
 
 blobs = st.binary(max_size=4)
@@ -53,6 +57,7 @@ def images(draw: st.DrawFn) -> Image:
         configs=draw(st.dictionaries(st.tuples(kinds, st.text(max_size=3)), configs.filter(bool), max_size=3)),
         next_producer_id=draw(st.integers(0, 1 << 62)),
         scram_credentials=draw(st.dictionaries(st.text(max_size=3), credentials, max_size=3)),
+        quotas=draw(st.dictionaries(entities, quotas, max_size=3)),
     )
 
 
@@ -80,7 +85,7 @@ def test_deleted_topics_come_first(image: Image, removed: set[bytes]) -> None:
 def test_all_that_an_image_has_is_recorded_or_of_this_start() -> None:
     """Whoever gives an image something more decides here whether a snapshot has it."""
     of_this_start = {"cluster_id", "controller_id", "brokers"}
-    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id", "scram_credentials"}
+    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id", "scram_credentials", "quotas"}
     assert set(Image._fields) == of_this_start | recorded
     assert set(Topic._fields) == {"name", "topic_id", "partitions", "configs"}
     in_log = {"leader", "leader_epoch", "replicas", "isr", "partition_epoch", "adding_replicas", "removing_replicas"}

@@ -48,6 +48,11 @@ class QuotaEntity(NamedTuple):
         """The names by entity type."""
         return dict(self.names)
 
+    @property
+    def title(self) -> str:
+        """The entity in a sentence."""
+        return " of ".join(f"{kind} {'(default)' if name is None else repr(name)}" for kind, name in self.names)
+
     def __str__(self) -> str:
         """As Kafka's `ClientQuotaEntity` shows itself."""
         entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in self.names)

@@ -32,6 +32,7 @@ MAX_BUCKETS = 20_000
 MIN_SWEEP_MS = 1_000
 """The time between two searches for idle buckets."""
 
+_USUAL = Windows()
 _Key = tuple[str, Bucket | QuotaEntity]
 
 
@@ -90,7 +91,7 @@ class QuotaManager:
     """Finds the quotas of clients, and keeps their usage."""
 
     def __init__(
-        self, windows: Windows = Windows(), mutation_windows: Windows = Windows(), max_buckets: int = MAX_BUCKETS
+        self, windows: Windows = _USUAL, mutation_windows: Windows = _USUAL, max_buckets: int = MAX_BUCKETS
     ) -> None:
         """`windows`: those of rates; `mutation_windows`: those of CONTROLLER_MUTATION_RATE."""
         self.quotas: Quotas = {}

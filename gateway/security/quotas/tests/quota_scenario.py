@@ -18,6 +18,7 @@ A line has words, separated by tabs; `-` is no entity or no quota, `*` the defau
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import product
 from random import Random
@@ -87,4 +88,4 @@ def _mutations(random: Random, number: int, seconds: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lines()))
+    sys.stdout.writelines(f"{line}\n" for line in lines())

@@ -4,8 +4,8 @@ v1 flexible
 """
 
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_client_quotas import EntityData
 from headgate.protocol.schema import Message, Struct, array, boolean, float64, int16, int32, nullable_string, string, v
-from headgate.protocol.tests.unserved.describe_client_quotas import EntityData
 
 
 class OpData(Struct):
