@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.memory_budget import MemoryBudget
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.tasks import Tasks
+    from headgate.gateway.security.quotas.quota_manager import ClientLimits
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
@@ -72,10 +73,12 @@ class Client:
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
     mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
-    """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
+    """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this."""
     is_broker: bool = field(default=False, compare=False, repr=False)
     put_first: Callable[[Client], None] = field(default=_no_connection, compare=False, repr=False)
     """Serve the connection of this client before those of others."""
+    limits: ClientLimits | None = field(default=None, compare=False, repr=False)
+    """The quotas of the client, as long as they are valid (`gateway.api.throttling`)."""
     skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
     """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
 

@@ -23,9 +23,10 @@ from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
-from headgate.gateway.api.throttling import Quota
+from headgate.gateway.api.throttling import Throttling
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.metrics import Histogram
+from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.protocol import registry
 from headgate.protocol.header import read_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
@@ -45,10 +46,11 @@ class Dispatcher:
         services: Services,
         registrations: Mapping[int, Registration],
         authorizer: Authorizer | None = None,
-        quota: Quota | None = None,
+        quotas: QuotaManager | None = None,
     ) -> None:
+        """`quotas`: after each change of the quotas call `follow_quotas`; None: no client can have one."""
         self.authorizer = authorizer
-        self.quota = quota
+        self.quotas = quotas
         self._services = services
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
@@ -68,8 +70,18 @@ class Dispatcher:
 
     @property
     def has_quota(self) -> bool:
-        """Whether the broker has a quota, which may mute clients."""
-        return self.quota is not None
+        """Whether the broker may mute clients."""
+        return self.quotas is not None
+
+    def follow_quotas(self) -> None:
+        """Add the quota step to the routes that need one now, and remove it from the others."""
+        for route in self._routes.values():
+            route.throttle(self._throttling(route))
+
+    def _throttling(self, route: Route) -> Throttling | None:
+        if self.quotas is None or route.is_order:
+            return None
+        return Throttling.of(self.quotas, route.request.api_key, route.version, self._services.clock)
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park the request; then `done` is called once, later.
@@ -89,7 +101,7 @@ class Dispatcher:
         if batcher.is_open and not route.stages:
             batcher.write_all()
         key = None if route.is_lasting is None else response_cache.key(frame[:4], frame[position:], client)
-        if key is not None:
+        if key is not None and (route.throttling is None or route.throttling.passes(client)):
             kept = self._answers.find(services.metadata.image, key)
             if kept is not None:
                 return [HEAD.pack(len(kept) + 4, correlation_id) + kept]
@@ -171,7 +183,8 @@ class Dispatcher:
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None
-        route = Route(registration, version, self.authorizer, self.quota, self._latencies[api_key])
+        route = Route(registration, version, self.authorizer, self._latencies[api_key])
+        route.throttle(self._throttling(route))
         if self.stall_watch.is_in_doubt:
             route.park_all()
         self._routes[api_key, version] = route

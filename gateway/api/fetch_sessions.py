@@ -219,6 +219,21 @@ class FetchSessions:
             session.rank = rank
             insort(self._evictable, rank)
 
+    def withhold(self, turn: FetchTurn) -> int:
+        """End a turn whose rows are not sent. Returns the session id of the response.
+
+        An incremental turn leaves its partitions to the session's next fetch. A full one closes the session that it
+        has opened, as the client opens another one.
+        """
+        if not isinstance(turn, SessionTurn):
+            return NO_SESSION
+        if not turn.is_incremental:
+            self._remove(self._sessions.get(turn.session_id))
+            return NO_SESSION
+        turn.return_partitions()
+        turn.end()
+        return turn.session_id
+
     def _remove(self, session: _Session | None) -> None:
         if session is not None:
             del self._sessions[session.id]

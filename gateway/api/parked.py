@@ -121,12 +121,15 @@ class ParkedRequest(Parked):
         services, route, client = self._services, self._route, self._client
         while services.stall_watch.is_in_doubt and not route.is_order:
             yield Changes((services.stall_watch.waiters,))
-        if len(frame) > FREE_BYTES:
-            yield from self._reserve(parsed_bytes(len(frame), route.max_elements))
+        frame_bytes = len(frame)
+        if frame_bytes > FREE_BYTES:
+            yield from self._reserve(parsed_bytes(frame_bytes, route.max_elements))
         request, _, elements = yield from route.read_in_steps(frame, position)
-        self._keep_reserved(len(frame) + elements * BYTES_PER_ELEMENT)
+        self._keep_reserved(frame_bytes + elements * BYTES_PER_ELEMENT)
         del frame  # frees the memory
         services.batcher.write_all()  # other requests may have staged appends meanwhile
+        if route.throttling is not None:
+            route.throttling.frame_bytes = frame_bytes
         try:
             outcome = route.handler(request, HandlerContext(services, client, route.version, client.client_id))
         except Exception as error:  # noqa: BLE001  a failed request gets an error response

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headgate.gateway.api.authorization import Authorizer, of_brokers, with_authorization
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handler_registration import Registration
-from headgate.gateway.api.throttling import Quota, Throttling
+from headgate.gateway.api.throttling import Throttling
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import compiler, registry
 from headgate.protocol.compiler import Splice, StepReader
@@ -40,13 +41,14 @@ Reply = list[Piece]
 class Route:
     """One API version: its reader, steps, handler and writer, and its metrics.
 
-    The constructor chooses the steps before the handler once: without an authorizer and a quota there are none.
+    The constructor chooses the steps before the handler: without an authorizer there are none. `throttle` adds the
+    quota step, or removes it.
     """
 
     __slots__ = (
         "_blank",
         "_response",
-        "_throttling",
+        "_unthrottled",
         "_write",
         "errors",
         "handler",
@@ -58,6 +60,7 @@ class Route:
         "read",
         "request",
         "stages",
+        "throttling",
         "timed_at",
         "untimed",
         "version",
@@ -68,7 +71,6 @@ class Route:
         registration: Registration,
         version: int,
         authorizer: Authorizer | None = None,
-        quota: Quota | None = None,
         latency: Histogram | None = None,
     ) -> None:
         """`latency`: the histogram of the API, shared by all its versions."""
@@ -87,12 +89,11 @@ class Route:
             self.handler = of_brokers(self.handler)
         if authorizer is not None and served.authorize is not unrestricted:
             self.handler = with_authorization(self.handler, served.authorize, authorizer)
-        self._throttling = None if quota is None else Throttling(quota, request.api_key)
-        if self._throttling is not None:
-            self.handler = self._throttling.throttled(self.handler)
-        # A cached response would bypass the authorizer and the quota
-        self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
+        # A cached response would bypass the authorizer
+        self.is_lasting = served.is_lasting if authorizer is None else None
         self.read = compiler.reader(request, version)
+        self.throttling: Throttling | None = None
+        self._unthrottled = self.handler, self.read, self.is_lasting
         self.stages = served.stages
         # The rules of authorization look at all elements at once
         self.max_elements = served.max_elements if authorizer is None else MAX_ELEMENTS_AT_ONCE
@@ -102,6 +103,15 @@ class Route:
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)
         self._blank = bytes(blank)
+
+    def throttle(self, throttling: Throttling | None) -> None:
+        """Add a quota step, or remove that step."""
+        self.throttling = throttling
+        self.handler, self.read, self.is_lasting = self._unthrottled
+        if throttling is not None:
+            self.handler, self.read = throttling.throttled(self.handler), throttling.reader(self.read)
+            if self.is_lasting is not None:
+                self.is_lasting = partial(_is_lasting_for_all, self.is_lasting)
 
     def park_large(self) -> None:
         """Park the requests that are read in steps. A large Produce request may have few rows: it is mostly records."""
@@ -152,9 +162,14 @@ class Route:
         without_frames(error)  # an exception of an earlier phase was raised again, and its frames refer to it
         self.errors[code] = self.errors.get(code, 0) + 1
         response: Message = request.error_response(self.version, code, message)
-        if self._throttling is not None:
-            self._throttling.note(response, client)
+        if self.throttling is not None:
+            self.throttling.note_error(response, client)
         return response
+
+
+def _is_lasting_for_all(is_lasting: Callable[[Any], bool], response: Any) -> bool:
+    """Whether a response stays valid, and does not say that one client is throttled."""
+    return is_lasting(response) and not response.throttle_time_ms
 
 
 def _encode_rest(

@@ -18,7 +18,6 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
-from headgate.gateway.api.throttling import Quota
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
@@ -58,6 +57,8 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Lock, Task, Tasks, WaitList, as_task
+from headgate.gateway.security.quotas.quota_manager import QuotaManager
+from headgate.gateway.security.quotas.rates import Windows
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
@@ -273,8 +274,6 @@ class Seams:
     """(scheduler, pool) -> what computes compactions; None chooses for the platform, with the first compaction."""
     authorizer: Authorizer | None = None
     """Decides what clients may do; without an authorizer they may do everything."""
-    quota: Quota | None = None
-    """Throttles clients; None: never."""
     open_stream: OpenStream | None = None
     """(host, port) -> a connection to another broker; None: TCP."""
 
@@ -373,7 +372,9 @@ class BrokerParts:
             self.log_manager, self.partitions, self.unread_offsets.first, config, clock, scheduler
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, seams.quota)
+        self.quotas = QuotaManager(*_quota_windows(config))
+        self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, self.quotas)
+        self._apply_quotas(self.metadata.image)
         self._open_files = self.log_manager.files.open_limit()
         limits = _limits(config, self._open_files)
         self.server = Server(self.dispatcher, limits, clock, scheduler, seams.open_stream, self.tls)
@@ -477,10 +478,16 @@ class BrokerParts:
             self.groups.follow,
             self.transactions.follow,
             *(() if offset_stores is None else (offset_stores.follow,)),
+            lambda _old, new, _names: self._apply_quotas(new),
             lambda *_: self.server.limit(_limits(self.config, self._open_files)),
             self._source.follow,
         ):
             self.metadata.on_change(listener)
+
+    def _apply_quotas(self, image: Image) -> None:
+        if image.quotas is not self.quotas.quotas:
+            self.quotas.change(image.quotas)
+            self.dispatcher.follow_quotas()
 
     def _measure(self) -> None:
         self.maintenance.measure(self.metrics)
@@ -537,6 +544,14 @@ class BrokerParts:
 
 def _log_config(config: BrokerConfig, image: Image, topic: str) -> LogConfig:
     return config.log_config(image.topic_configs(topic))
+
+
+def _quota_windows(config: BrokerConfig) -> tuple[Windows, Windows]:
+    """The windows of rates, and those of mutations."""
+    return (
+        Windows(config.quota_window_num, config.quota_window_size_seconds * 1_000),
+        Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1_000),
+    )
 
 
 def _limits(config: BrokerConfig, open_files: int) -> Limits:

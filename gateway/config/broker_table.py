@@ -58,6 +58,10 @@ class Settings:
     max_connections_per_ip: int = row(INT, _UNLIMITED, "0..", "Connections that may be open at a time from one address.")
     max_connections_per_ip_overrides: str = row(STRING, "", "", "Other limits for single addresses: host:limit, separated by commas.")
     max_connection_creation_rate: int = row(INT, _UNLIMITED, "0..", "Connections that may be opened in a second.")
+    quota_window_num: int = row(INT, "11", "1..", "Windows over which the rates of clients with quotas are measured, the present one included.")
+    quota_window_size_seconds: int = row(INT, "1", "1..", "The length of such a window; request_percentage throttles for one window at most.")
+    controller_quota_window_num: int = row(INT, "11", "1..", "Windows whose mutations a client may make at once; more begin a debt.")
+    controller_quota_window_size_seconds: int = row(INT, "1", "1..", "The length of such a window.")
     connections_max_idle_ms: int = row(LONG, "600000", "", "A connection that is idle for longer is closed; 0 or less: never.")
     headgate_metrics_listener: tuple[str, int] | None = row(STRING, "", "",
      ("Where to serve metrics for Prometheus: host:port, or a port alone on the loopback interface. Empty: nowhere."

@@ -68,11 +68,8 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("no password can be set at run time, so none is stored", "password.encoder.",
      "-cipher.algorithm=AES/CBC/PKCS5Padding -iterations:int=4096 -key.length:int=128 -keyfactory.algorithm -old.secret* -secret*"),
     ("access control is not supported yet: no authorizer reads the setting", "", "-super.users -allow.everyone.if.no.acl.found:boolean"),
-    ("there are no quotas yet", "",
-     """-quota.consumer.default:long=9223372036854775807 -quota.producer.default:long=9223372036854775807 quota.window.num:int=11
-     quota.window.size.seconds:int=1 controller.quota.window.num:int=11 controller.quota.window.size.seconds:int=1 replication.quota.window.num:int=11
-     replication.quota.window.size.seconds:int=1 alter.log.dirs.replication.quota.window.num:int=11
-     alter.log.dirs.replication.quota.window.size.seconds:int=1"""),
+    ("set the default of clients by kafka-configs --entity-type clients --entity-default", "",
+     "-quota.consumer.default:long=9223372036854775807 -quota.producer.default:long=9223372036854775807"),
     ("there is no JVM, hence neither JMX nor reporters in Java", "",
      """-metrics.jmx.include -metrics.jmx.exclude -metrics.jmx.whitelist -metrics.jmx.blacklist -kafka.csv.metrics.dir -kafka.csv.metrics.reporter.enabled:boolean=false
      -auto.include.jmx.reporter:boolean=true kafka.metrics.polling.interval.secs:int=10 kafka.metrics.reporters:list=
@@ -85,7 +82,9 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("maintenance begins at once", "",
      "-log.initial.task.delay.ms:long=30000"),
     ("replication is not throttled", "",
-     """-leader.replication.throttled.rate:long:0.. -follower.replication.throttled.rate:long:0.. -replica.alter.log.dirs.io.max.bytes.per.second:long:0.."""),
+     """-leader.replication.throttled.rate:long:0.. -follower.replication.throttled.rate:long:0.. -replica.alter.log.dirs.io.max.bytes.per.second:long:0..
+     replication.quota.window.num:int=11 replication.quota.window.size.seconds:int=1 alter.log.dirs.replication.quota.window.num:int=11
+     alter.log.dirs.replication.quota.window.size.seconds:int=1"""),
     ("batches are not decompressed", "",
      "-max.decompressed.message.bytes"),
     ("only stable versions and features are served", "",

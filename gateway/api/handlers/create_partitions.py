@@ -3,6 +3,7 @@
 v2 flexible   v3 quota errors (KIP-599)
 """
 
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -11,6 +12,7 @@ from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
+from headgate.gateway.api.throttling import charge_partitions, counts_partitions
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
@@ -56,7 +58,11 @@ def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Handler
     if wanted.assignments is not None:
         present = len(metadata.image.topic(wanted.name).partitions)
         assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
-    return metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+    create = partial(metadata.create_partitions, wanted.name, wanted.count, assignments)
+    if counts_partitions(context):  # only what is valid counts
+        present = len(metadata.planned.topic(wanted.name).partitions)
+        charge_partitions(context, len(create(validate_only=True).image.topics[wanted.name].partitions) - present)
+    return create(validate_only=validate_only)
 
 
 def _refuse(wanted: CreatePartitionsTopic, code: ErrorCode, message: str) -> CreatePartitionsTopicResult:

@@ -4,6 +4,7 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
 """
 
+from functools import partial
 from operator import attrgetter
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
@@ -11,6 +12,7 @@ from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
+from headgate.gateway.api.throttling import charge_partitions, counts_partitions
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, too_many_partitions
@@ -86,15 +88,18 @@ def _create(wanted: CreatableTopic, before: Image, validate_only: bool, context:
             message = f"Found multiple manual partition assignments for partition {row.partition_index}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         assignments[row.partition_index] = row.broker_ids
-    return context.broker.metadata.create_topic(
+    create = partial(
+        context.broker.metadata.create_topic,
         wanted.name,
         wanted.num_partitions,
         wanted.replication_factor,
         {config.name: config.value for config in wanted.configs},
         assignments,
         before=before,
-        validate_only=validate_only,
     )
+    if counts_partitions(context):  # only a topic that is valid counts
+        charge_partitions(context, len(create(validate_only=True).image.topics[wanted.name].partitions))
+    return create(validate_only=validate_only)
 
 
 def _row(entry: ConfigEntry) -> CreatableTopicConfigs:

@@ -10,6 +10,7 @@ from headgate.gateway.api.authorization import AclOperation, AclResource, Author
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns
+from headgate.gateway.api.throttling import charge_partitions
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Outcome
@@ -93,6 +94,7 @@ def _delete(name: str | None, topic_id: bytes, context: HandlerContext) -> tuple
         raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     image = context.broker.metadata.image
     topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
+    charge_partitions(context, len(topic.partitions))
     change = context.broker.metadata.delete_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id), change
 

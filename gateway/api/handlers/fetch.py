@@ -20,10 +20,12 @@ from typing import TypeAlias
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.fetch.conversion import BATCHES, BATCHES_WITHOUT_ZSTD, Form, MessageSets, convert, is_open
+from headgate.gateway.api.fetch.metering import MeteredFetchPlan
 from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, ReadRow, disk_is_late
 from headgate.gateway.api.fetch.rows import PartitionReader, release_all
 from headgate.gateway.api.fetch_sessions import FEW, SessionTurn
 from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.throttling import MeteredContext
 from headgate.gateway.replication.progress import FollowerFetch
 from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.tasks import Changes, Task
@@ -78,6 +80,8 @@ def _plan(
         follower = _follower(request, now_ms)
         broker.partitions.leadership.in_sync_replicas.note_request(follower)
         reader.serve_follower(follower)
+    if isinstance(context, MeteredContext) and context.meter is not None:
+        return MeteredFetchPlan(request, broker, turn, now_ms, reader, read, context.meter)
     return FetchPlan(request, broker, turn, now_ms, reader, read)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import pytest
@@ -10,43 +10,38 @@ import pytest
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.routes import Route
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.memory_budget import MemoryBudget
+from headgate.gateway.security.quotas.entities import CLIENT_KEYS, QuotaEntity
+from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
-from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
+from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message
-
-
-class ScriptedQuota:
-    """Throttles what the test says, and notes what was counted."""
-
-    def __init__(self) -> None:
-        self.answers: list[int] = []
-        self.noted: list[int] = []
-
-    def throttle_ms(self, client: Client, api_key: int, used_ms: float) -> int:
-        assert used_ms >= 0
-        self.noted.append(api_key)
-        return self.answers.pop(0) if self.answers else 0
+from headgate.storage.segment.file_slice import FileSlice
 
 
 class Wire:
     """A connection to the services of a node, whose time the test moves."""
 
-    def __init__(self, node: HandlerBroker, quota: ScriptedQuota | None) -> None:
+    def __init__(self, node: HandlerBroker, quotas: QuotaManager | None) -> None:
         self.node = node
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
-        self.dispatcher = Dispatcher(node.services, load(), quota=quota)
+        self.dispatcher = Dispatcher(node.services, load(), quotas=quotas)
         self.connection = Connection(self.client, self.dispatcher, 1 << 20, MemoryBudget(1 << 30), self.complain)
         if self.dispatcher.has_quota:
             self.client.mute = lambda ms: self.connection.mute(node.services.scheduler, ms)
@@ -71,7 +66,7 @@ class Wire:
     def answers(self, *requests: tuple[type[Message], int]) -> list[Any]:
         """What is queued, as the responses to these."""
         self.connection.settle()
-        sent = memoryview(b"".join(bytes(self.connection.take()) for _ in list(self.connection.outgoing)))  # type: ignore[arg-type]
+        sent = memoryview(b"".join(_bytes_of(self.connection.take()) for _ in list(self.connection.outgoing)))
         found = []
         for request, version in requests:
             size = int.from_bytes(sent[:4], "big")
@@ -82,38 +77,60 @@ class Wire:
         return found
 
 
+def _bytes_of(piece: Any) -> bytes:
+    return os.pread(piece.fileno, piece.length, piece.position) if isinstance(piece, FileSlice) else bytes(piece)
+
+
 HEARTBEAT = HeartbeatRequest("g", 1, "m")
 
 
-@pytest.fixture
-def quota() -> ScriptedQuota:
-    return ScriptedQuota()
+ANYONE = QuotaEntity.of({"client-id": None})
+PRODUCER, CONSUMER, PERCENT, MUTATIONS = CLIENT_KEYS
 
 
 @pytest.fixture
-def wire(node: HandlerBroker, quota: ScriptedQuota) -> Wire:
-    return Wire(node, quota)
+def quotas() -> QuotaManager:
+    return QuotaManager()
 
 
-def test_a_throttled_client_is_told_at_once_and_answered_later(wire: Wire, quota: ScriptedQuota) -> None:
-    quota.answers = [0, 250]
-    three = (MetadataRequest(None), 9), (MetadataRequest(None), 9), (MetadataRequest(None), 9)
-    wire.send(*three)
-    told = wire.answers((MetadataRequest, 9), (MetadataRequest, 9))
-    assert [response.throttle_time_ms for response in told] == [0, 250]
+@pytest.fixture
+def wire(node: HandlerBroker, quotas: QuotaManager) -> Wire:
+    return Wire(node, quotas)
+
+
+def limit(wire: Wire, key: str, bound: float, entity: QuotaEntity = ANYONE) -> None:
+    """Give clients one quota, and no other."""
+    assert wire.dispatcher.quotas is not None
+    wire.dispatcher.quotas.change({entity: {key: bound}})
+    wire.dispatcher.follow_quotas()
+
+
+def use_up(wire: Wire, excess_ms: int) -> None:
+    """Limit the time of requests so that the next one is throttled for `excess_ms`, of one second at most."""
+    limit(wire, PERCENT, 100.0)
+    quotas = wire.dispatcher.quotas
+    assert quotas is not None
+    now_ms = wire.node.services.clock.monotonic_ms()
+    request = quotas.limits(wire.client.principal, "me", now_ms).request
+    assert request is not None
+    request.record(1_000 + excess_ms / 10, now_ms)
+
+
+def test_a_throttled_client_is_told_at_once_and_answered_later(wire: Wire) -> None:
+    use_up(wire, 250)
+    wire.send((MetadataRequest(None), 9), (MetadataRequest(None), 9))
+    (told,) = wire.answers((MetadataRequest, 9))
+    assert told.throttle_time_ms == 250
     assert not wire.connection.has_more
     wire.node.time.advance(249)
     assert not wire.wakes
     wire.node.time.advance(1)
     assert wire.wakes
     assert wire.connection.has_more
-    wire.connection.proceed()
-    assert wire.answers((MetadataRequest, 9))[0].throttle_time_ms == 0
-    assert quota.noted == [3, 3, 3]
 
 
-def test_a_new_request_waits_for_the_end_of_the_pause(wire: Wire, quota: ScriptedQuota) -> None:
-    quota.answers = [100]
+def test_a_new_request_waits_for_the_end_of_the_pause(wire: Wire) -> None:
+    use_up(wire, 100)
     wire.send((MetadataRequest(None), 9))
     wire.answers((MetadataRequest, 9))
     wire.send((MetadataRequest(None), 9))
@@ -123,51 +140,195 @@ def test_a_new_request_waits_for_the_end_of_the_pause(wire: Wire, quota: Scripte
     assert len(wire.answers((MetadataRequest, 9))) == 1
 
 
-def test_a_version_without_the_field_is_muted_all_the_same(wire: Wire, quota: ScriptedQuota) -> None:
-    quota.answers = [100]
+def test_a_version_without_the_field_is_muted_all_the_same(wire: Wire) -> None:
+    use_up(wire, 100)
     wire.send((MetadataRequest(None), 1), (MetadataRequest(None), 1))
     assert len(wire.answers((MetadataRequest, 1))) == 1
 
 
-def test_an_error_is_throttled_too(wire: Wire, quota: ScriptedQuota) -> None:
-    quota.answers = [100]
+def test_an_error_is_throttled_too(wire: Wire) -> None:
+    use_up(wire, 100)
     wire.send((HeartbeatRequest("", 1, "m"), 3), (HEARTBEAT, 3))
     (response,) = wire.answers((HeartbeatRequest, 3))
     assert (response.error_code, response.throttle_time_ms) == (ErrorCode.INVALID_GROUP_ID, 100)
 
 
-def test_a_parked_request_is_throttled_with_its_answer(wire: Wire, quota: ScriptedQuota) -> None:
-    quota.answers = [500]
+def test_a_parked_request_is_throttled_with_its_answer(wire: Wire) -> None:
+    limit(wire, PERCENT, 100.0)
     join = JoinGroupRequest(
         "g", 10_000, 1_000, protocol_type="consumer", protocols=[JoinGroupRequestProtocol("range", b"")]
     )
     wire.send((join, 3), (MetadataRequest(None), 9))
     assert wire.connection.parked
-    for _ in range(100):
-        wire.node.time.advance(100)
-        if wire.connection.outgoing:
-            break
+    wire.node.time.advance(2_900)
+    use_up(wire, 500)
+    wire.node.time.advance(100)
     (response,) = wire.answers((JoinGroupRequest, 3))
-    assert response.throttle_time_ms == 500
+    assert 0 < response.throttle_time_ms <= 1_000
     assert not wire.connection.has_more
-    wire.node.time.advance(500)
+    wire.node.time.advance(1_000)
     assert wire.connection.has_more
 
 
-def test_without_a_reply_the_client_is_muted(wire: Wire, quota: ScriptedQuota) -> None:
+def produced(count: int, acks: int) -> ProduceRequest:
+    records = bytes(batch.build([Record(-1, -1, None, b"v" * 100)] * count))
+    return ProduceRequest(None, acks, 1_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])])
+
+
+def test_the_bytes_of_a_produce_request_count(wire: Wire) -> None:
     wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
-    quota.answers = [100]
-    records = bytes(batch.build([Record(-1, -1, None, b"v")]))
-    produce = ProduceRequest(None, 0, 1_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])])
-    wire.send((produce, 9), (MetadataRequest(None), 9))
+    limit(wire, PRODUCER, 100.0)
+    wire.send((produced(3, 1), 9))
+    (first,) = wire.answers((ProduceRequest, 9))
+    assert first.throttle_time_ms == 0
+    wire.send((produced(20, 1), 9), (MetadataRequest(None), 9))
+    (second,) = wire.answers((ProduceRequest, 9))
+    assert second.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert 10_000 < second.throttle_time_ms < 20_000
+    assert not wire.connection.has_more
+
+
+def test_without_a_reply_the_client_is_muted(wire: Wire) -> None:
+    wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
+    limit(wire, PRODUCER, 1.0)
+    wire.send((produced(1, 0), 9), (MetadataRequest(None), 9))
     assert not wire.connection.outgoing
-    wire.node.time.advance(100)
+    wire.node.time.advance(1_000_000)
     wire.connection.proceed()
     assert len(wire.answers((MetadataRequest, 9))) == 1
 
 
-def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire, quota: ScriptedQuota) -> None:
-    quota.answers = [60_000]
+def fetched(session_id: int, epoch: int, *, offset: int = 0, max_wait_ms: int = 0) -> FetchRequest:
+    topics = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)])]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=topics if epoch <= 0 else [],
+    )
+
+
+def with_records(wire: Wire) -> None:
+    wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
+    for _ in range(4):
+        wire.node.ask(produced(3, 1), 9)
+
+
+def fetch_now(wire: Wire, request: FetchRequest) -> FetchResponse:
+    wire.send((request, 11))
+    (response,) = wire.answers((FetchRequest, 11))
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+def rows_of(response: FetchResponse) -> list[PartitionData]:
+    return [row for topic in response.responses for row in topic.partitions]
+
+
+def test_a_throttled_fetch_is_empty_and_does_not_count(wire: Wire) -> None:
+    with_records(wire)
+    limit(wire, CONSUMER, 100.0)
+    first = fetch_now(wire, fetched(0, -1))
+    assert (first.throttle_time_ms, len(rows_of(first))) == (0, 1)
+    assert 0 < len(rows_of(first)[0].records or b"") <= 1_000
+    second = fetch_now(wire, fetched(0, -1))
+    assert second.throttle_time_ms > 0
+    assert not second.responses
+    wire.node.time.advance(11_000)
+    wire.connection.proceed()
+    third = fetch_now(wire, fetched(0, -1))
+    assert (third.throttle_time_ms, len(rows_of(third))) == (0, 1)
+
+
+def test_a_throttled_session_sends_its_rows_later(wire: Wire) -> None:
+    with_records(wire)
+    opened = fetch_now(wire, fetched(0, 0, offset=12))
+    assert opened.session_id
+    wire.node.ask(produced(3, 1), 9)
+    use_up(wire, 200)
+    withheld = fetch_now(wire, fetched(opened.session_id, 1))
+    assert (withheld.throttle_time_ms, withheld.session_id, withheld.responses) == (200, opened.session_id, [])
+    wire.node.time.advance(11_000)
+    wire.connection.proceed()
+    (row,) = rows_of(fetch_now(wire, fetched(opened.session_id, 2)))
+    assert row.high_watermark == 15
+    assert row.records
+
+
+def test_a_throttled_full_fetch_opens_no_session(wire: Wire) -> None:
+    with_records(wire)
+    use_up(wire, 200)
+    withheld = fetch_now(wire, fetched(0, 0))
+    assert (withheld.throttle_time_ms, withheld.session_id) == (200, 0)
+    assert len(wire.node.services.fetch_sessions) == 0
+
+
+def test_a_parked_fetch_counts_when_it_is_answered(wire: Wire) -> None:
+    with_records(wire)
+    limit(wire, CONSUMER, 20.0)
+    wire.send((fetched(0, -1, offset=12, max_wait_ms=60_000), 11), (MetadataRequest(None), 9))
+    assert wire.connection.parked
+    wire.node.ask(produced(3, 1), 9)
+    wire.node.time.advance(1)
+    (response,) = wire.answers((FetchRequest, 11))
+    assert response.throttle_time_ms > 0
+    assert not response.responses
+    assert not wire.connection.has_more
+
+
+def test_a_follower_is_exempt(wire: Wire) -> None:
+    with_records(wire)
+    limit(wire, CONSUMER, 1.0)
+    request = fetched(0, -1)
+    request.replica_id = 5
+    assert fetch_now(wire, request).throttle_time_ms == 0
+    wire.client.is_broker = True
+    assert fetch_now(wire, fetched(0, -1)).throttle_time_ms == 0
+
+
+def create(wire: Wire, version: int, *topics: tuple[str, int]) -> CreateTopicsResponse:
+    wire.send((CreateTopicsRequest([CreatableTopic(name, count, 1) for name, count in topics]), version))
+    (response,) = wire.answers((CreateTopicsRequest, version))
+    assert isinstance(response, CreateTopicsResponse)
+    return response
+
+
+def test_a_strict_version_refuses_mutations_in_debt(wire: Wire) -> None:
+    limit(wire, MUTATIONS, 1.0)
+    response = create(wire, 6, ("a", 12), ("not valid", 5), ("b", 1), ("c", 1))
+    codes = {row.name: ErrorCode(row.error_code) for row in response.topics}
+    refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert codes == {"a": 0, "not valid": ErrorCode.INVALID_TOPIC_EXCEPTION, "b": refused, "c": refused}
+    assert response.throttle_time_ms == 1_000
+    assert "b" not in wire.node.services.metadata.image.topics
+    wire.node.time.advance(1_000)
+    wire.connection.proceed()
+    assert create(wire, 6, ("b", 1)).topics[0].error_code == ErrorCode.NONE
+
+
+def test_an_older_version_is_throttled_only(wire: Wire) -> None:
+    limit(wire, MUTATIONS, 1.0)
+    response = create(wire, 5, ("a", 12), ("b", 1))
+    assert [row.error_code for row in response.topics] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert response.throttle_time_ms == 2_000
+
+
+def test_added_and_deleted_partitions_count(wire: Wire) -> None:
+    create(wire, 6, ("a", 12), ("b", 2))
+    limit(wire, MUTATIONS, 1.0)
+    wire.send((CreatePartitionsRequest([CreatePartitionsTopic("b", 5, None)]), 3))
+    (grown,) = wire.answers((CreatePartitionsRequest, 3))
+    assert (grown.results[0].error_code, grown.throttle_time_ms) == (ErrorCode.NONE, 0)
+    wire.send((DeleteTopicsRequest(topic_names=["a", "b"]), 5))
+    (deleted,) = wire.answers((DeleteTopicsRequest, 5))
+    codes = [ErrorCode(row.error_code) for row in deleted.responses]
+    assert codes == [ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert deleted.throttle_time_ms == 4_000
+
+
+def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire) -> None:
+    use_up(wire, 900)
     wire.send((MetadataRequest(None), 9))
     wire.answers((MetadataRequest, 9))
     assert not wire.connection.parked
@@ -179,14 +340,69 @@ def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire
     assert not wire.wakes
 
 
-def test_without_a_quota_no_step_is_built(tmp_path: Path, node: HandlerBroker) -> None:
-    wire = Wire(node, None)
-    route = wire.dispatcher._open_route(3, 9)
+def route_of(wire: Wire, api_key: int, version: int) -> Route:
+    route = wire.dispatcher._routes.get((api_key, version)) or wire.dispatcher._open_route(api_key, version)
     assert route is not None
-    served = load()[3].find(9)
+    return route
+
+
+@pytest.mark.parametrize("api_key, version", [(3, 9), (0, 9), (1, 11), (19, 6)])
+def test_without_a_quota_no_step_is_built(wire: Wire, api_key: int, version: int) -> None:
+    served = load()[api_key].find(version)
     assert served is not None
-    assert route.handler is served.handler
-    assert route.is_lasting is served.is_lasting
+    route = route_of(wire, api_key, version)
+    read = route.read
+    for _ in range(2):
+        assert route.handler is served.handler
+        assert route.is_lasting is served.is_lasting
+        assert route.read is read
+        limit(wire, PERCENT, 5.0)
+        assert route.handler is not served.handler
+        limit(wire, "connection_creation_rate", 5.0, QuotaEntity.of({"ip": None}))
+
+
+def test_a_quota_of_bytes_adds_no_step_to_other_apis(wire: Wire) -> None:
+    limit(wire, PRODUCER, 5.0)
+    steps = {api_key: route_of(wire, api_key, 9).throttling is not None for api_key in (0, 1, 3)}
+    assert steps == {0: True, 1: False, 3: False}
+
+
+def test_orders_between_brokers_have_no_step(wire: Wire) -> None:
+    limit(wire, PERCENT, 5.0)
+    assert route_of(wire, LeaderAndIsrRequest.api_key, 4).throttling is None
+
+
+def test_cached_answers_count_and_stay_cached(wire: Wire) -> None:
+    limit(wire, PERCENT, 100.0)
+    for _ in range(2):
+        wire.send((MetadataRequest(None), 9))
+        assert wire.answers((MetadataRequest, 9))[0].throttle_time_ms == 0
+    assert wire.client.limits is not None
+    assert wire.client.limits.request is not None
+    assert wire.client.limits.request.rate(wire.node.services.clock.monotonic_ms()) > 0
+    use_up(wire, 300)
     wire.send((MetadataRequest(None), 9))
-    wire.client.mute(5)
-    assert len(wire.answers((MetadataRequest, 9))) == 1
+    assert wire.answers((MetadataRequest, 9))[0].throttle_time_ms == 300
+    wire.node.time.advance(12_000)
+    wire.connection.proceed()
+    wire.send((MetadataRequest(None), 9))
+    assert wire.answers((MetadataRequest, 9))[0].throttle_time_ms == 0
+
+
+def test_a_client_with_another_name_has_other_limits(wire: Wire) -> None:
+    limit(wire, PERCENT, 1e-6, QuotaEntity.of({"client-id": "other"}))
+    wire.send((HEARTBEAT, 3))
+    assert wire.answers((HeartbeatRequest, 3))[0].throttle_time_ms == 0
+    wire.client.principal = "User:ann"
+    limit(wire, PERCENT, 1e-6, QuotaEntity.of({"user": "ann"}))
+    wire.send((HEARTBEAT, 3))
+    wire.answers((HeartbeatRequest, 3))
+    assert wire.client.limits is not None
+    assert wire.client.limits.request is not None
+
+
+def test_the_metadata_bring_quotas_to_the_dispatcher(node: HandlerBroker) -> None:
+    assert not node.parts.quotas.quotas
+    node.services.metadata.change_quotas(ANYONE, {PRODUCER: 5.0})
+    assert node.parts.quotas.quotas == {ANYONE: {PRODUCER: 5.0}}
+    assert node.parts.quotas.counts(PRODUCER)

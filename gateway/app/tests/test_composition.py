@@ -10,7 +10,6 @@ from unittest.mock import NonCallableMock
 import pytest
 
 from headgate.gateway.api.authorization import Authorizer
-from headgate.gateway.api.throttling import Quota
 from headgate.gateway.app.composition import BrokerParts, Foundation, MetadataSource, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -50,19 +49,19 @@ def test_coordinators_follow_the_metadata_behind_partitions(config: BrokerConfig
     listeners: list[str] = []
     with mock.patch.object(MetadataStore, "on_change", lambda _, listener: listeners.append(listener.__qualname__)):
         BrokerParts(config, Seams(files=UnsyncedFiles())).close()
-    first, *coordinators, _, last = listeners
+    first, *coordinators, _, _, last = listeners
     assert (first, last) == ("ReplicaManager.follow", "EmbeddedSource.follow")
     assert coordinators
     assert all(name.endswith(".follow") for name in coordinators)
 
 
 def test_services_are_built_of_the_seams(config: BrokerConfig) -> None:
-    authorizer, quota = NonCallableMock(Authorizer), NonCallableMock(Quota)
-    seams = Seams(clock=ManualClock(5), files=UnsyncedFiles(), authorizer=authorizer, quota=quota)
+    authorizer = NonCallableMock(Authorizer)
+    seams = Seams(clock=ManualClock(5), files=UnsyncedFiles(), authorizer=authorizer)
     parts = BrokerParts(config, seams)
     services, dispatcher = parts.services, parts.dispatcher
     assert (services.clock, services.random, parts.log_manager.files) == (seams.clock, seams.random, seams.files)
-    assert (dispatcher.authorizer, dispatcher.quota) == (authorizer, quota)
+    assert (dispatcher.authorizer, dispatcher.quotas) == (authorizer, parts.quotas)
     parts.close()
 
 
