@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from headgate.gateway.api.authorization import amended
 from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome
@@ -31,11 +31,12 @@ from headgate.gateway.security.quotas.entities import (
     REQUEST_PERCENTAGE,
 )
 from headgate.gateway.security.quotas.quota_manager import ClientLimits, MutationQuota, QuotaManager
+from headgate.gateway.security.quotas.rates import SampledRate
 from headgate.protocol import registry
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
-from headgate.protocol.messages.fetch import FetchRequest
+from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.schema import Message
 
@@ -48,6 +49,12 @@ STRICT_SINCE = {
 
 PERCENT_PER_MS = 0.1
 """A millisecond of the event loop is so many percent of a second."""
+FIRST_BATCH_BYTES = 1 << 20
+"""A response exceeds its limit by the first batch, whose usual limit this is."""
+RESPONSE_BYTES, ROW_BYTES = 20, 60
+"""About the size of a Fetch response without rows, and of a row without records, with its part of the topic."""
+FETCH_PERCENT = 0.5
+"""A fetch with less time left is metered: it takes 5 ms at most until it waits."""
 CACHED_ANSWER_MS = 0.01
 """The time of an answer from the cache, which is not measured."""
 
@@ -100,7 +107,7 @@ class FetchMeter:
         used_ms = now_ms - self._started_ms if self.used_ms is None else self.used_ms
         throttle_ms = throttling.charge_time(limits, used_ms, now_ms)
         if limits.fetch is not None:
-            fetch_ms = limits.fetch.record(response_bytes, now_ms)
+            fetch_ms = limits.fetch.charge(response_bytes, now_ms)
             if fetch_ms or throttle_ms:
                 limits.fetch.take_back(response_bytes, now_ms)
             throttle_ms = throttling.longest(throttle_ms, CONSUMER_BYTE_RATE, fetch_ms)
@@ -109,12 +116,60 @@ class FetchMeter:
         return throttle_ms
 
 
+class Usage(NamedTuple):
+    """What a request has used: time of the event loop, bytes that count against `rate`, mutations.
+
+    The bytes of a Fetch request are those of its response.
+    """
+
+    used_ms: float
+    rate: SampledRate | None = None
+    frame_bytes: int = 0
+    mutations: MutationQuota | None = None
+
+
+def _absorbs(request: SampledRate | None, used_ms: float, rate: SampledRate | None, size: int) -> bool:
+    """Account for time and bytes, if they are too little for a look at the windows. False: nothing was accounted for.
+
+    `request`, `rate`: the quotas of time and of bytes; None: no limit.
+    """
+    if rate is not None:
+        pending = rate.pending + size
+        if pending >= rate.grain:
+            return False
+    if request is not None:
+        percent = request.pending + used_ms * PERCENT_PER_MS
+        if percent >= request.grain:
+            return False
+        request.pending = percent
+    if rate is not None:
+        rate.pending = pending
+    return True
+
+
+def _has_room(limits: ClientLimits, request: FetchRequest) -> bool:
+    """Whether a response of any size within the request's limit is possible now without a violation."""
+    fetch = limits.fetch
+    if fetch is not None and fetch.most - fetch.total - fetch.pending < request.max_bytes + FIRST_BATCH_BYTES:
+        return False
+    time = limits.request
+    return time is None or time.most - time.total - time.pending >= FETCH_PERCENT
+
+
+def size_of(response: FetchResponse) -> int:
+    """About the size of a response."""
+    size = RESPONSE_BYTES
+    for topic in response.responses:
+        for row in topic.partitions:
+            size += ROW_BYTES + (len(row.records) if row.records else 0)
+    return size
+
+
 class Throttling:
     """The quota step of one API version."""
 
     __slots__ = (
         "_api_key",
-        "_charges_frame",
         "_failed_ms",
         "_has_field",
         "_quotas",
@@ -130,7 +185,6 @@ class Throttling:
         self._quotas = quotas
         self._api_key = api_key
         self._version = version
-        self._charges_frame = api_key == ProduceRequest.api_key
         self._failed_ms = 0.0
         self._has_field = any(field.name == "throttle_time_ms" for field in registry.response_class(api_key).fields)
 
@@ -145,7 +199,7 @@ class Throttling:
 
     def reader(self, read: Callable[..., Any]) -> Callable[..., Any]:
         """The reader of the route: that of a Produce request notes the size of the frame."""
-        if not self._charges_frame:
+        if self._api_key != ProduceRequest.api_key:
             return read
 
         def read_and_note(frame: memoryview, position: int) -> Any:
@@ -160,26 +214,26 @@ class Throttling:
             return self._throttled_fetch(handler)
         if self._api_key in STRICT_SINCE:
             return self._throttled_mutation(handler)
+        is_produce = self._api_key == ProduceRequest.api_key
 
         def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
             client = context.client
             limits = self._find_limits(client)
-            produce = limits.produce if self._charges_frame else None
-            if (produce is None and limits.request is None) or client.is_broker:
+            rate = limits.produce if is_produce else None
+            if (rate is None and limits.request is None) or client.is_broker:
                 return handler(request, context)
-            frame_bytes, started_ms = self.frame_bytes, self.clock.monotonic_ms()
+            frame_bytes, started_ms = self.frame_bytes, self._begin(limits)
             outcome = self._run(handler, request, context, started_ms)
-            used_ms = self.clock.monotonic_ms() - started_ms
-            if isinstance(outcome, Message) or outcome is None:
-                self._settle(outcome, client, limits, frame_bytes, used_ms)
+            used_ms = self._begin(limits) - started_ms
+            if isinstance(outcome, Message) and _absorbs(limits.request, used_ms, rate, frame_bytes):
                 return outcome
-            if isinstance(outcome, Silent):
-                self._settle(None, client, limits, frame_bytes, used_ms)
-            return amended(outcome, lambda response: self._settle(response, client, limits, frame_bytes, used_ms))
+            return self._settled(outcome, client, limits, Usage(used_ms, rate, frame_bytes))
 
         return handle
 
     def _throttled_fetch(self, handler: Handler) -> Handler:
+        """A fetch that cannot exceed the quotas is planned as usual, and its size counts afterwards."""
+
         def handle(request: Any, context: HandlerContext) -> HandlerOutcome:
             client = context.client
             limits = self._find_limits(client)
@@ -187,31 +241,46 @@ class Throttling:
                 return handler(request, context)
             if request.replica_id >= 0 or request.replica_state.replica_id >= 0:  # a follower has other quotas
                 return handler(request, context)
-            started_ms = self.clock.monotonic_ms()
-            meter = FetchMeter(self, client, limits, started_ms)
-            metered = MeteredContext(context.broker, client, context.version, context.client_id, meter)
-            outcome = self._run(handler, request, metered, started_ms)
-            meter.used_ms = self.clock.monotonic_ms() - started_ms
-            return outcome
+            if not _has_room(limits, request):
+                return self._metered(handler, request, context, limits)
+            started_ms = self._begin(limits)
+            outcome = self._run(handler, request, context, started_ms)
+            used_ms = self._begin(limits) - started_ms
+            if isinstance(outcome, FetchResponse) and _absorbs(limits.request, used_ms, limits.fetch, size_of(outcome)):
+                return outcome
+            return self._settled(outcome, client, limits, Usage(used_ms, limits.fetch))
 
         return handle
+
+    def _begin(self, limits: ClientLimits) -> float:
+        """The present time, for a client whose time counts; reading the clock is dear."""
+        return 0.0 if limits.request is None else self.clock.monotonic_ms()
+
+    def _metered(
+        self, handler: Handler, request: Message, context: HandlerContext, limits: ClientLimits
+    ) -> HandlerOutcome:
+        client, started_ms = context.client, self.clock.monotonic_ms()
+        meter = FetchMeter(self, client, limits, started_ms)
+        metered = MeteredContext(context.broker, client, context.version, context.client_id, meter)
+        outcome = self._run(handler, request, metered, started_ms)
+        meter.used_ms = self.clock.monotonic_ms() - started_ms
+        return outcome
 
     def _throttled_mutation(self, handler: Handler) -> Handler:
         is_strict = self._version >= STRICT_SINCE[self._api_key]
 
         def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
-            client, clock = context.client, self.clock
+            client, monotonic_ms = context.client, self.clock.monotonic_ms
             limits = self._find_limits(client)
-            if (limits.mutations is None and limits.request is None) or client.is_broker:
+            if client.is_broker or (limits.mutations is None and limits.request is None):
                 return handler(request, context)
             mutations = None
             if limits.mutations is not None:
-                mutations = MutationQuota(limits.mutations, clock.monotonic_ms, is_strict=is_strict)
+                mutations = MutationQuota(limits.mutations, monotonic_ms, is_strict=is_strict)
             metered = MeteredContext(context.broker, client, context.version, context.client_id, None, mutations)
-            started_ms = clock.monotonic_ms()
+            started_ms = monotonic_ms()
             outcome = self._run(handler, request, metered, started_ms)
-            used_ms = clock.monotonic_ms() - started_ms
-            return amended(outcome, lambda response: self._settle(response, client, limits, 0, used_ms, mutations))
+            return self._settled(outcome, client, limits, Usage(monotonic_ms() - started_ms, mutations=mutations))
 
         return handle
 
@@ -221,6 +290,13 @@ class Throttling:
         except Exception:
             self._failed_ms = self.clock.monotonic_ms() - started_ms
             raise
+
+    def _settled(self, outcome: HandlerOutcome, client: Client, limits: ClientLimits, usage: Usage) -> HandlerOutcome:
+        """The outcome of a handler; its usage counts as soon as it is a response."""
+        if outcome is None or isinstance(outcome, Silent):  # no response has the throttle time, but the client pauses
+            self._settle(None, client, limits, usage)
+            return outcome
+        return amended(outcome, lambda response: self._settle(response, client, limits, usage))
 
     def note_error(self, response: Any, client: Client) -> None:
         """Account for the time of a request that was refused as a whole."""
@@ -235,8 +311,11 @@ class Throttling:
         request = self._find_limits(client).request
         if request is None or client.is_broker:
             return True
-        now_ms, percent = self.clock.monotonic_ms(), CACHED_ANSWER_MS * PERCENT_PER_MS
-        if request.record(percent, now_ms):
+        percent = CACHED_ANSWER_MS * PERCENT_PER_MS
+        if _absorbs(request, CACHED_ANSWER_MS, None, 0):
+            return True
+        now_ms = self.clock.monotonic_ms()
+        if request.charge(percent, now_ms):
             request.take_back(percent, now_ms)
             return False
         return True
@@ -260,7 +339,7 @@ class Throttling:
         request = limits.request
         if request is None:
             return 0
-        throttle_ms = min(request.record(used_ms * PERCENT_PER_MS, now_ms), self._quotas.windows.size_ms)
+        throttle_ms = min(request.charge(used_ms * PERCENT_PER_MS, now_ms), self._quotas.windows.size_ms)
         return self.longest(0, REQUEST_PERCENTAGE, throttle_ms)
 
     def longest(self, before_ms: int, key: str, throttle_ms: int) -> int:
@@ -269,23 +348,15 @@ class Throttling:
             self._quotas.note_throttled(key, throttle_ms)
         return max(before_ms, throttle_ms)
 
-    def _settle(
-        self,
-        response: Any,
-        client: Client,
-        limits: ClientLimits,
-        frame_bytes: int,
-        used_ms: float,
-        mutations: MutationQuota | None = None,
-    ) -> None:
+    def _settle(self, response: Any, client: Client, limits: ClientLimits, usage: Usage) -> None:
         """Account for an answered request, set the throttle time in its response, and begin the pause."""
         now_ms = self.clock.monotonic_ms()
-        throttle_ms = self.charge_time(limits, used_ms, now_ms)
-        if limits.produce is not None and self._charges_frame:
-            produce_ms = limits.produce.record(frame_bytes, now_ms)
-            throttle_ms = self.longest(throttle_ms, PRODUCER_BYTE_RATE, produce_ms)
-        if mutations is not None:
-            throttle_ms = self.longest(throttle_ms, CONTROLLER_MUTATION_RATE, mutations.throttle_ms())
+        throttle_ms = self.charge_time(limits, usage.used_ms, now_ms)
+        if usage.rate is not None:
+            size = size_of(response) if isinstance(response, FetchResponse) else usage.frame_bytes
+            throttle_ms = self.longest(throttle_ms, _KEYS[self._api_key], usage.rate.charge(size, now_ms))
+        if usage.mutations is not None:
+            throttle_ms = self.longest(throttle_ms, CONTROLLER_MUTATION_RATE, usage.mutations.throttle_ms())
         self._throttle(response, client, throttle_ms)
 
     def _throttle(self, response: Any, client: Client, throttle_ms: int) -> None:

@@ -11,13 +11,10 @@ from headgate.gateway.api.context import Services
 from headgate.gateway.api.fetch.plan import FetchPlan, FetchRows, ReadRow
 from headgate.gateway.api.fetch.rows import PartitionReader, release_all
 from headgate.gateway.api.fetch_sessions import FetchTurn
-from headgate.gateway.api.throttling import FetchMeter
+from headgate.gateway.api.throttling import RESPONSE_BYTES, ROW_BYTES, FetchMeter
 from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
-
-RESPONSE_BYTES, ROW_BYTES = 20, 60
-"""About the size of a response without rows, and of a row without records, with its part of the topic."""
 
 
 class MeteredFetchPlan(FetchPlan):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+GRAINS = 1_024
+"""What is pending is less than this part of what the windows allow."""
 MAX_THROTTLE_MS = 0x7FFF_FFFF
 """The largest time that a response can have."""
 
@@ -49,10 +51,21 @@ class SampledRate:
     """The rate of what was recorded, and whether it exceeds a bound.
 
     Nearly every record goes into the window of the record before, and stays below what no rate can exceed: that way is
-    short.
+    short. Shorter still: values that are less than `grain` together wait in `pending`, and are recorded at once.
     """
 
-    __slots__ = ("_allowed", "_bound", "_current", "_due_ms", "_number", "_samples", "_total", "windows")
+    __slots__ = (
+        "_bound",
+        "_current",
+        "_due_ms",
+        "_number",
+        "_samples",
+        "grain",
+        "most",
+        "pending",
+        "total",
+        "windows",
+    )
 
     def __init__(self, windows: Windows, bound: float) -> None:
         self.windows = windows
@@ -60,7 +73,13 @@ class SampledRate:
         self._number = 0
         self._current = _Sample(0)  # stands for no sample; `_due_ms` keeps everything away from it
         self._due_ms = -math.inf
-        self._total = 0.0
+        self.total = 0.0
+        """What was recorded in all windows; too much after a pause."""
+        self.pending = 0.0
+        """What was used, and is not recorded yet."""
+        self.most = self.grain = 0.0
+        """The largest single value that is possible without a violation; and the part of it that may be pending, which
+        is nothing while the windows are full."""
         self.bound = bound
 
     @property
@@ -71,12 +90,17 @@ class SampledRate:
     @bound.setter
     def bound(self, bound: float) -> None:
         self._bound = bound
-        self._allowed = bound * self.windows.full_s
+        self.most = bound * self.windows.full_s
+        self._set_grain()
 
-    @property
-    def most(self) -> float:
-        """The largest single value that is possible without a violation."""
-        return self._allowed
+    def _set_grain(self) -> None:
+        self.grain = self.most / GRAINS if self.total <= self.most else 0.0
+
+    def charge(self, value: float, now_ms: float) -> int:
+        """Record a value with all that is pending. Returns as `record` does."""
+        value += self.pending
+        self.pending = 0.0
+        return self.record(value, now_ms)
 
     def record(self, value: float, now_ms: float) -> int:
         """Record a value. Returns the time in ms until the rate is within the bound again, or 0."""
@@ -84,12 +108,12 @@ class SampledRate:
             current = self._current
             current.value += value
             current.last_ms = now_ms
-            self._total = total = self._total + value
-            if total <= self._allowed:
+            self.total = total = self.total + value
+            if total <= self.most:
                 return 0
         else:
             self._advance(value, now_ms)
-            if self._total <= self._allowed:
+            if self.total <= self.most:
                 return 0
         return self._throttle_ms(now_ms)
 
@@ -98,22 +122,24 @@ class SampledRate:
         if now_ms < self._due_ms:
             self._current.value -= value
             self._current.last_ms = now_ms
-            self._total -= value
+            self.total -= value
+            self._set_grain()
         else:
             self._advance(-value, now_ms)
 
     def rate(self, now_ms: float) -> float:
         """The present rate, per second."""
         self._refresh(now_ms)
-        return _divided(self._total, self._window_ms(now_ms) / 1_000)
+        return _divided(self.total, self._window_ms(now_ms) / 1_000)
 
     def is_idle(self, now_ms: float) -> bool:
         """Whether nothing that was recorded counts any more, so that a new rate would be equal."""
         return all(now_ms - sample.last_ms >= self.windows.span_ms for sample in self._samples)
 
     def _throttle_ms(self, now_ms: float) -> int:
+        self.grain = 0.0
         window_ms = self._window_ms(now_ms)
-        rate = _divided(self._total, window_ms / 1_000)
+        rate = _divided(self.total, window_ms / 1_000)
         if rate <= self._bound:
             return 0
         return _rounded(_divided(rate - self._bound, self._bound) * window_ms)
@@ -141,7 +167,8 @@ class SampledRate:
         for sample in self._samples:
             if now_ms - sample.last_ms >= span_ms:
                 sample.reset(now_ms)
-        self._total = sum([sample.value for sample in self._samples])
+        self.total = sum([sample.value for sample in self._samples])
+        self._set_grain()
         if self._samples:
             self._current = self._samples[self._number]
             oldest_ms = min(sample.last_ms for sample in self._samples)
