@@ -37,6 +37,7 @@ from headgate.gateway.zookeeper.layout.configs import (
     EntityConfigs,
 )
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
+from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES, quota_entity, quotas_in
 from headgate.gateway.zookeeper.layout.topics import (
     TOPICS_PATH,
     LeaderAndIsr,
@@ -191,6 +192,7 @@ class _Reading:
             },
             0 if block is None else block.last + 1,
             dict(self._credentials(configs)),
+            {quota_entity(entity): quotas for entity, quotas in _quotas(configs) if quotas},
         )
 
     def _credentials(
@@ -296,6 +298,12 @@ class _Reading:
     def _version(self, path: str) -> int:
         node = self._tree.get(path)
         return ABSENT if node is None else node.version
+
+
+def _quotas(configs: Mapping[ConfigEntity, ConfigNode]) -> Iterator[tuple[ConfigEntity, Mapping[str, float]]]:
+    for entity, node in configs.items():
+        if entity.entity_type in QUOTA_TYPES:
+            yield entity, quotas_in(entity, node.configs.configs)
 
 
 def _is_parent(entity_path: str) -> bool:

@@ -51,6 +51,10 @@ class ClusterNodes:
     def configs(self, entity: ConfigEntity) -> ConfigNode | None:
         return self._configs.get(entity)
 
+    def has_clients(self, user: ConfigEntity) -> bool:
+        """Whether clients of a user have configs."""
+        return any(entity.has_client and entity.name == user.name for entity in self._configs)
+
     @property
     def deleting(self) -> AbstractSet[str]:
         """The topics with a pending deletion order of a tool."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.records import config_records
+from headgate.gateway.metadata.records import config_records, quota_records
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.cluster import OWN_FEATURES_PATH, PRODUCER_IDS_PATH, ProducerIdBlock
 from headgate.gateway.zookeeper.layout.configs import (
@@ -23,18 +23,24 @@ from headgate.gateway.zookeeper.layout.configs import (
     ConfigEntity,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES, config_entity, quota_entity
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE, credentials_of
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, credential_records
+from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, changed_quotas, credential_records
 from headgate.gateway.zookeeper.metadata.reading import (
     NodesByPath,
     StoreParts,
+    config_node_paths,
     read_many,
     read_node,
     read_node_or_watch,
 )
-from headgate.gateway.zookeeper.metadata.served_image import accepted_group_configs, accepted_topic_configs
+from headgate.gateway.zookeeper.metadata.served_image import (
+    accepted_group_configs,
+    accepted_quotas,
+    accepted_topic_configs,
+)
 from headgate.gateway.zookeeper.requests import children, get, remove
 from headgate.gateway.zookeeper.session import READ_AT_ONCE
 from headgate.protocol.internal.metadata import (
@@ -109,14 +115,12 @@ class ConfigWatcher:
             del self._notifications[name]
 
     def all_paths(self, parent: str) -> Task[set[str]]:
-        names = yield from children(self._session, parent)
-        entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
-        image = self._store.written_image
-        known = (
-            _entity(*key) for key in (*image.configs, *((USER_RESOURCE, user) for user in image.scram_credentials))
-        )
+        paths = yield from config_node_paths(self._session, parent)
+        entity_type, image = parent.removeprefix(f"{CONFIG_PATH}/"), self._store.written_image
+        users = ((USER_RESOURCE, user) for user in image.scram_credentials)
+        known = (*(_entity(*key) for key in (*image.configs, *users)), *map(config_entity, image.quotas))
         gone = config_paths(entity for entity in known if entity.entity_type == entity_type)
-        return {f"{parent}/{name}" for name in names}.union(gone)
+        return {*paths}.union(gone)
 
     def read_into(self, image: Image, entity: ConfigEntity) -> Task[Image]:
         """The image with the present configs of an entity; unreadable ones keep their known values."""
@@ -130,9 +134,8 @@ class ConfigWatcher:
             configs_there: Mapping[str, str] = {} if found is None else found.configs.configs
             changed = {} if topic is None else {topic.name: topic._replace(configs=configs_there)}
             return image._replace(topics={**image.topics, **changed})
-        if entity.entity_type == USERS:
-            credentials = {user: found for user, found in image.scram_credentials.items() if user != entity.name}
-            return image._replace(scram_credentials=credentials | dict(part.image.scram_credentials))
+        if entity.entity_type in QUOTA_TYPES:
+            return _with_owner(image, entity, part.image)
         configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
         return image._replace(configs=configs | dict(part.image.configs))
 
@@ -168,7 +171,7 @@ class ConfigWatcher:
         except InvalidNode as error:
             self._nodes.unreadable.name(path, error.reason)
             return
-        if entity.entity_type != TOPICS and entity.entity_type not in plans.ENTITY_TYPES.values():
+        if entity.entity_type not in (TOPICS, *QUOTA_TYPES, *plans.ENTITY_TYPES.values()):
             return
         part = yield from self._read_configs(path)
         self._nodes.put_configs(entity, part)
@@ -185,8 +188,11 @@ class ConfigWatcher:
                 topic.configs, accepted_topic_configs(topic.name, configs, self._nodes.unreadable)
             )
             self.records += config_records(topic.name, changed)
-        elif entity.entity_type == USERS:
-            self._refresh_credentials(entity, configs, image)
+        elif entity.entity_type in QUOTA_TYPES:
+            quotas, owner = accepted_quotas(entity, configs, self._nodes.unreadable), quota_entity(entity)
+            self.records += quota_records(owner, changed_quotas(image.quotas.get(owner, {}), quotas))
+            if entity.entity_type == USERS:
+                self._refresh_credentials(entity, configs, image)
         else:
             key = _resource(entity)
             if key[0] == GROUP_RESOURCE:
@@ -248,8 +254,20 @@ def config_paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:
 
 
 def entities(subjects: Touched) -> list[ConfigEntity]:
-    """The brokers, groups and users among the subjects of records."""
-    return [_entity(*key) for key in sorted(subjects.resources)]
+    """The subjects of records that have configs, topics aside."""
+    owners = [_entity(*key) for key in sorted(subjects.resources)]
+    paths = sorted(config_entity(owner).entity_path for owner in subjects.quotas)
+    return list(dict.fromkeys([*owners, *map(ConfigEntity.of, paths)]))
+
+
+def _with_owner(image: Image, entity: ConfigEntity, found: Image) -> Image:
+    """The image with the quotas and the credentials of an entity as they were found."""
+    quotas = {owner: values for owner, values in image.quotas.items() if owner != quota_entity(entity)}
+    image = image._replace(quotas=quotas | dict(found.quotas))
+    if entity.entity_type != USERS or entity.has_client:
+        return image
+    others = {user: kept for user, kept in image.scram_credentials.items() if user != entity.name}
+    return image._replace(scram_credentials=others | dict(found.scram_credentials))
 
 
 def _entity(resource_type: int, name: str) -> ConfigEntity:

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, partition_records, scram_records
+from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -19,6 +21,12 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+
+
+def changed_quotas(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float | None]:
+    """The quotas that differ: the new value, or None for a removed quota."""
+    changed: dict[str, float | None] = {key: None for key in old if key not in new}
+    return changed | {key: value for key, value in new.items() if old.get(key) != value}
 
 
 def topic_records(old: Topic | None, new: Topic | None) -> list[MetadataRecord]:
@@ -73,16 +81,20 @@ def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[Metada
 
 
 class Touched(NamedTuple):
-    """The subjects of records: topics by name, other resources with configs, and users; producer ids or features."""
+    """The subjects of records.
+
+    Topics by name; other resources with configs, users with credentials; producer ids or features; owners of quotas.
+    """
 
     topics: set[str]
     resources: set[tuple[int, str]]
     has_others: bool
+    quotas: set[QuotaEntity]
 
 
 def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
     """The subjects that records change. Topic ids are looked up in the images."""
-    topics, resources, has_others = set[str](), set[tuple[int, str]](), False
+    topics, resources, has_others, quotas = set[str](), set[tuple[int, str]](), False, set[QuotaEntity]()
     for record in records:
         match record:
             case TopicRecord():
@@ -97,6 +109,8 @@ def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
                 resources.add((record.resource_type, record.resource_name))
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 resources.add((USER_RESOURCE, record.name))
+            case ClientQuotaRecord():
+                quotas.add(QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity))
             case _:
                 has_others = True
-    return Touched(topics, resources, has_others)
+    return Touched(topics, resources, has_others, quotas)

@@ -33,6 +33,7 @@ from headgate.gateway.zookeeper.layout.configs import (
     EntityConfigs,
 )
 from headgate.gateway.zookeeper.layout.node import MAX_INT32
+from headgate.gateway.zookeeper.layout.quotas import config_entity, quota_entity, with_quotas
 from headgate.gateway.zookeeper.layout.topics import (
     DELETED_TOPICS_PATH,
     DeletedTopic,
@@ -143,12 +144,12 @@ def create_on_demand(cluster: ClusterTree, topic: Topic) -> Multi:
 
 
 def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterator[Operation]:
-    """Write the configs of brokers and groups, the users, the features and the producer ids that differ."""
+    """Write the configs of brokers and groups, quotas, users, features and producer ids that differ."""
     for (resource_type, resource), configs in new.configs.items():
         if configs != cluster.image.configs.get((resource_type, resource)):
             entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
             yield from _write_configs(cluster, entity, configs)
-    yield from _change_credentials(cluster, new)
+    yield from _change_owners(cluster, new)
     if new.features != cluster.image.features:
         yield _put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version)
     taken = new.next_producer_id - cluster.image.next_producer_id
@@ -156,15 +157,42 @@ def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterato
         yield from take_producer_ids(cluster, node_id, taken)
 
 
-def _change_credentials(cluster: ClusterTree, new: Image) -> Iterator[Operation]:
-    """Write the SCRAM credentials of users that differ. Other configs of a user stay."""
-    old = cluster.image.scram_credentials
-    if new.scram_credentials is old:
-        return
-    for user in {**old, **new.scram_credentials}:
-        credentials = new.scram_credentials.get(user, {})
-        if credentials != old.get(user, {}):
-            yield from _write_configs(cluster, ConfigEntity(USERS, user), configs_of(credentials))
+def _change_owners(cluster: ClusterTree, new: Image) -> Iterator[Operation]:
+    """Write the quotas and the SCRAM credentials that differ, each node once. Other configs of a node stay.
+
+    An empty node of clients and addresses is deleted, as by Kafka. That of a user may have a child: it becomes empty,
+    and `ChangeWriter` deletes it if it can.
+    """
+    old, owners = cluster.image, dict[ConfigEntity, None]()
+    if new.scram_credentials is not old.scram_credentials:
+        users = dict.fromkeys((*old.scram_credentials, *new.scram_credentials))
+        changed = [user for user in users if old.scram_credentials.get(user) != new.scram_credentials.get(user)]
+        owners |= dict.fromkeys(ConfigEntity(USERS, user) for user in changed)
+    if new.quotas is not old.quotas:
+        entities = dict.fromkeys((*old.quotas, *new.quotas))
+        differing = [entity for entity in entities if old.quotas.get(entity) != new.quotas.get(entity)]
+        owners |= dict.fromkeys(map(config_entity, differing))
+    for owner in owners:
+        path, known = EntityConfigs.path(owner), cluster.configs.get(owner)
+        configs = _owned(owner, {} if known is None else known.configs.configs, old, new)
+        if known is None:
+            yield Create(path, EntityConfigs(configs).encode())
+        elif configs or (owner.entity_type == USERS and not owner.has_client):
+            yield SetData(path, known.configs._replace(configs=configs).encode(), known.version)
+        else:
+            yield Delete(path, known.version)
+        yield Create(ConfigChange.path(), ConfigChange(owner).encode(), is_sequential=True)
+
+
+def _owned(owner: ConfigEntity, configs: Mapping[str, str], old: Image, new: Image) -> Mapping[str, str]:
+    """The configs of an owner after its quotas and its credentials have changed."""
+    entity, nothing = quota_entity(owner), dict[str, float]()
+    configs = with_quotas(configs, old.quotas.get(entity, nothing), new.quotas.get(entity, nothing))
+    if owner.entity_type != USERS or owner.has_client or owner.name is None:
+        return configs
+    before = configs_of(old.scram_credentials.get(owner.name, {}))
+    credentials = configs_of(new.scram_credentials.get(owner.name, {}))
+    return {name: text for name, text in configs.items() if name not in before} | dict(credentials)
 
 
 def take_producer_ids(cluster: ClusterTree, node_id: int, size: int) -> Multi:

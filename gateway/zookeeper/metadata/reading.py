@@ -30,8 +30,17 @@ from headgate.gateway.zookeeper.layout.cluster import (
     PERSISTENT_PATHS,
     PRODUCER_IDS_PATH,
 )
-from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PATH, CONFIG_PATH, GROUPS, TOPICS, USERS
+from headgate.gateway.zookeeper.layout.configs import (
+    BROKERS,
+    CLIENTS,
+    CONFIG_CHANGES_PATH,
+    CONFIG_PATH,
+    GROUPS,
+    TOPICS,
+    USERS,
+)
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TOPICS_PATH, LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
@@ -46,8 +55,8 @@ if TYPE_CHECKING:
 
 NodesByPath = dict[str, ZNode]
 
-CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS, USERS))
-"""The parents of the configs of brokers, groups and users. Configs of topics are read with the topics."""
+CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS, *QUOTA_TYPES))
+"""The parents of the configs of brokers, groups, users, clients and addresses. Those of topics are read with topics."""
 _OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0], DELETED_TOPICS_PATH)
 _ORDERS: Final = (REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 
@@ -140,9 +149,19 @@ def _read_partitions(session: Session, name: str) -> Task[NodesByPath]:
 
 
 def read_all_configs(session: Session, parent: str) -> Task[NodesByPath]:
-    """The configs of all entities of a type. Raises Failed."""
+    """The configs of all entities of a type, with those of users' clients. Raises Failed."""
+    return (yield from read_many(session, (yield from config_node_paths(session, parent))))
+
+
+def config_node_paths(session: Session, parent: str) -> Task[list[str]]:
+    """The paths of the configs of all entities of a type. A user has clients below. Raises Failed."""
     names = yield from children(session, parent)
-    return (yield from read_many(session, [f"{parent}/{name}" for name in names]))
+    paths = [f"{parent}/{name}" for name in names]
+    if parent != f"{CONFIG_PATH}/{USERS}":
+        return paths
+    below = [f"{path}/{CLIENTS}" for path in paths]
+    found = yield from gather([children(session, path) for path in below])
+    return paths + [f"{path}/{name}" for path, names in zip(below, found, strict=True) for name in names]
 
 
 def read_many(session: Session, paths: Sequence[str]) -> Task[NodesByPath]:

@@ -16,6 +16,7 @@ from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.zookeeper.layout.configs import CONFIG_PATH, GROUPS, TOPICS, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.node import MAX_INT64
+from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES, invalid_quotas, quotas_in
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import KafkaError
@@ -35,6 +36,9 @@ def served_image(cluster: ClusterTree, config: BrokerConfig, unreadable: Unreada
         key: accepted_group_configs(config, key[1], configs, unreadable) if key[0] == GROUP_RESOURCE else configs
         for key, configs in found.configs.items()
     }
+    for entity, node in cluster.configs.items():
+        if entity.entity_type in QUOTA_TYPES:
+            accepted_quotas(entity, node.configs.configs, unreadable)
     return found._replace(topics=topics, configs=configs)
 
 
@@ -80,6 +84,17 @@ def accepted_group_configs(
 ) -> Mapping[str, str]:
     path = EntityConfigs.path(ConfigEntity(GROUPS, group_id or None))
     return _accepted(path, configs, partial(group_configs.check, config), unreadable)
+
+
+def accepted_quotas(
+    entity: ConfigEntity, configs: Mapping[str, str], unreadable: UnreadableNodes
+) -> Mapping[str, float]:
+    """The valid quotas of an entity; the others are logged."""
+    path = EntityConfigs.path(entity)
+    for key in invalid_quotas(entity, configs):
+        fault = f"{configs[key][:80]!r} is no positive number"
+        unreadable.log_once(f"{path} {key}", f"a quota in ZooKeeper's {path} has no effect: {key}: {fault}")
+    return quotas_in(entity, configs)
 
 
 def _accepted(

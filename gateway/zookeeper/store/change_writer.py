@@ -22,6 +22,7 @@ from headgate.gateway.zookeeper.layout.tree import read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths, read_node
+from headgate.gateway.zookeeper.metadata.user_nodes import delete_empty_users, ensure_user
 from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused
 from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
@@ -160,6 +161,7 @@ class ChangeWriter:
                     yield from self._restore_paths()
                 if results.error is KeeperError.NO_NODE and isinstance(operations[results.place], Create):
                     yield from self._restore_paths()
+                    yield from ensure_user(self._session, operations[results.place].path)
                 if results.error is KeeperError.NOT_EMPTY:
                     yield from self._remove_below(operations)
                 if results.error is KeeperError.NODE_EXISTS and plans.is_note(operations[results.place]):
@@ -171,6 +173,7 @@ class ChangeWriter:
             for operation, result in zip(operations, results, strict=True):
                 if isinstance(operation, Create) and operation.is_sequential:
                     self._watcher.configs.know_notification(str(result))
+            yield from delete_empty_users(self._session, self._nodes, operations)
         return True
 
     def _create(self, topic: Topic) -> Task[bool]:

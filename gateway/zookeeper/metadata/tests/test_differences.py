@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.metadata.records import scram_records
+from headgate.gateway.metadata.records import quota_records, scram_records
+from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
 from headgate.gateway.zookeeper.metadata.differences import (
     Touched,
     changed_configs,
+    changed_quotas,
     credential_records,
     overlay,
     topic_records,
@@ -25,6 +27,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
 )
 
+ANN = QuotaEntity.of({"user": "ann"})
 LED = PartitionState(0, 0, (0,), (0,), 0)
 OLD = Topic("t", b"1" * 16, (LED,), {"a": "1", "b": "2"})
 IMAGE = Image.empty()._replace(topics={"t": OLD}, topic_names={OLD.topic_id: "t"})
@@ -63,13 +66,18 @@ def test_what_is_there_already_is_not_done_again() -> None:
         overlay(IMAGE, [TopicRecord(name="t", topic_id=b"2" * 16)])
 
 
+def test_quotas_that_changed() -> None:
+    assert changed_quotas({"a": 1.0, "b": 2.0}, {"b": 3.0}) == {"a": None, "b": 3.0}
+
+
 def test_what_records_touch() -> None:
     records: list[MetadataRecord] = [
         *topic_records(OLD, OLD._replace(configs={})),
         RemoveTopicRecord(topic_id=OLD.topic_id),
         ConfigRecord(resource_type=GROUP_RESOURCE, resource_name="g", name="n", value="v"),
+        *quota_records(ANN, {"producer_byte_rate": 5.0}),
     ]
-    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, False)
+    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, False, {ANN})
     assert touched([ProducerIdsRecord(broker_id=0, next_producer_id=5)], IMAGE).has_others
 
 
@@ -92,4 +100,4 @@ def test_differences_of_credentials_turn_one_into_the_other() -> None:
 
 def test_users_are_among_the_subjects_of_records() -> None:
     records = scram_records("ann", {1: ScramCredential(b"", b"", b"", 4096), 2: None})
-    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, has_others=False)
+    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, has_others=False, quotas=set())
