@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.metadata import new_metadata_log, snapshot
 from headgate.gateway.metadata.image import Image
@@ -20,12 +20,14 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC, new_topic_id
 from headgate.gateway.metadata.records import image_records
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_EPOCH_PATH, ClusterId, ControllerEpoch
-from headgate.gateway.zookeeper.layout.configs import CLIENTS, CONFIG_PATH, IPS, USERS
+from headgate.gateway.zookeeper.layout.configs import EntityConfigs
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
+from headgate.gateway.zookeeper.layout.quotas import config_entity
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
+from headgate.gateway.zookeeper.metadata.user_nodes import ensure_user
 from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH
 from headgate.gateway.zookeeper.requests import children, delete, ensure, multi
 from headgate.gateway.zookeeper.session import Create, Operation, Refused, Session
@@ -38,8 +40,6 @@ from headgate.storage.files import Files, parent
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
-
-_NOT_CARRIED: Final = (CLIENTS, USERS, IPS)
 
 
 class TransferParts(NamedTuple):
@@ -190,6 +190,8 @@ def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Task[No
     transfer.into_zookeeper(embedded.image, cluster, node_id)  # refuse before the first write
     yield from ensure_paths(session)
     yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
+    for owner in embedded.image.quotas:
+        yield from ensure_user(session, EntityConfigs.path(config_entity(owner)))
     # Marks of former dual groups: their offsets in ZooKeeper are outdated by now
     marked = yield from children(session, MARKS_PATH)
     yield from gather([delete(session, f"{MARKS_PATH}/{name}") for name in marked])
@@ -223,13 +225,9 @@ def _commit(session: Session, operations: Sequence[Operation]) -> Task[None]:
 def _read_all(session: Session, random: Random) -> Task[tuple[ClusterTree, list[str], int, tuple[str, ...]]]:
     """The cluster, the paths of configs that stay in ZooKeeper, the number of groups, and the marks of dual groups."""
     cluster = yield from _read(session, lambda: new_topic_id(random, ()))
-    others: list[str] = []
-    for kind in _NOT_CARRIED:
-        names = yield from children(session, f"{CONFIG_PATH}/{kind}")
-        others += [f"{kind}/{name}" for name in names]
     groups = yield from children(session, CONSUMERS_PATH)
     marked = yield from children(session, MARKS_PATH)
-    return cluster, others, len(groups), marked
+    return cluster, transfer.with_other_configs(cluster), len(groups), marked
 
 
 def _read(session: Session, new_id: Callable[[], bytes]) -> Task[ClusterTree]:

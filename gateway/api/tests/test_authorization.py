@@ -28,6 +28,8 @@ from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from headgate.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
+from headgate.protocol.messages.alter_client_quotas import EntryData as QuotaEntry
 from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -45,6 +47,7 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -294,6 +297,8 @@ CASES = [
     Case(alter_configs.AlterConfigsRequest(config_resources(alter_configs, alter_configs.AlterConfigsResource)), 2, {TOPIC, GROUP, CLUSTER}, config_asked(Op.ALTER_CONFIGS)),
     Case(incremental_alter_configs.IncrementalAlterConfigsRequest(config_resources(incremental_alter_configs, incremental_alter_configs.AlterConfigsResource)), 1, {TOPIC, GROUP, CLUSTER}, config_asked(Op.ALTER_CONFIGS)),
     Case(DescribeLogDirsRequest(None), 4, {CLUSTER}, on_cluster(Op.DESCRIBE)),
+    Case(DescribeClientQuotasRequest(), 1, {CLUSTER}, on_cluster(Op.DESCRIBE_CONFIGS)),
+    Case(AlterClientQuotasRequest([QuotaEntry([EntityData("user", "ann")], [OpData("producer_byte_rate", 5.0)])]), 1, {CLUSTER}, on_cluster(Op.ALTER_CONFIGS)),
     Case(ElectLeadersRequest(topic_partitions=[TopicPartitions("t", [0])]), 2, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("t", [ReassignablePartition(0, [0])])]), 0, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(ListPartitionReassignmentsRequest(topics=None), 0, {CLUSTER}, on_cluster(Op.DESCRIBE)),
@@ -355,7 +360,8 @@ def state(broker: Broker) -> Any:
     groups = {group.group_id: group.state for shard in services.groups.shards() for group in shard.groups.values()}
     ends = {(one.topic, one.index): (one.log.start_offset, one.log.end_offset) for one in services.partitions}
     image = services.metadata.image
-    return groups, ends, image.topics, image.configs, image.features, image.next_producer_id, image.scram_credentials
+    security = image.scram_credentials, image.quotas
+    return groups, ends, image.topics, image.configs, image.features, image.next_producer_id, security
 
 
 def test_every_served_api_has_a_case() -> None:

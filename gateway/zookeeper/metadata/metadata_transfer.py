@@ -6,12 +6,15 @@ source, as an interrupted transfer leaves them. So a transfer can be stopped at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.zookeeper.layout.configs import USERS, ConfigEntity
+from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES, quotas_in
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
+from headgate.gateway.zookeeper.layout.users import configs_of, credentials_of
 from headgate.gateway.zookeeper.metadata.plans import ENTITY_TYPES, Multi, change_image
 from headgate.protocol.internal.metadata import GROUP_RESOURCE
 from headgate.storage.disk.layout import format_id
@@ -86,6 +89,7 @@ def into_zookeeper(image: Image, cluster: ClusterTree, node_id: int) -> list[Mul
         configs={**cluster.image.configs, **configs},
         next_producer_id=next_id,
         scram_credentials={**cluster.image.scram_credentials, **image.scram_credentials},
+        quotas={**cluster.image.quotas, **image.quotas},
     )
     return change_image(cluster, target, topics, node_id)
 
@@ -150,6 +154,20 @@ def _led_here(topic: Topic, node_id: int) -> Topic:
     return topic._replace(partitions=tuple(states))
 
 
+def with_other_configs(cluster: ClusterTree) -> list[str]:
+    """The users, clients and addresses that have other configs than quotas and credentials."""
+    return [
+        entity.entity_path
+        for entity, node in cluster.configs.items()
+        if entity.entity_type in QUOTA_TYPES and _other_configs(entity, node.configs.configs)
+    ]
+
+
+def _other_configs(entity: ConfigEntity, configs: Mapping[str, str]) -> set[str]:
+    credentials = {} if entity.has_client or entity.entity_type != USERS else configs_of(credentials_of(configs)[0])
+    return set(configs) - set(quotas_in(entity, configs)) - set(credentials)
+
+
 def left_behind(entities: Sequence[str], groups: int) -> Iterator[str]:
     """Sentences about the nodes that are not transferred. `entities`: paths of configs that stay in ZooKeeper."""
     if entities:
@@ -169,6 +187,8 @@ def describe(image: Image) -> Iterator[str]:
         yield f"{name}: {len(topic.partitions)} partitions, id {format_id(topic.topic_id)}, {own}"
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     entities = sum(bool(configs) for configs in image.configs.values())
+    for owner, values in image.quotas.items():
+        yield f"quotas of {owner.title}: {' '.join(f'{key}={value:g}' for key, value in values.items())}"
     yield (
         f"{len(image.topics)} topics with {partitions} partitions, configs of {entities} brokers and groups,"
         f" producer ids from {image.next_producer_id} on, {len(image.features)} features"

@@ -11,7 +11,10 @@ import pytest
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.records import scram_records
 from headgate.gateway.runtime.clock import SystemClock
+from headgate.gateway.security.quotas.entities import QuotaEntity
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
@@ -97,6 +100,24 @@ def test_metadata_go_there_and_come_back(carrier: Carrier) -> None:
     epochs = [(old.partitions[0].leader_epoch, after.topics[name].partitions[0].leader_epoch)
               for name, old in before.topics.items()]  # fmt: skip
     assert all(new > old for old, new in epochs)
+
+
+def test_quotas_and_credentials_of_a_user_go_there_and_come_back(carrier: Carrier) -> None:
+    pair = QuotaEntity.of({"user": "ann", "client-id": None})
+    ann, credential = QuotaEntity.of({"user": "ann"}), ScramCredential(b"salt", b"s" * 32, b"k" * 32, 4096)
+    node = HandlerBroker(carrier.directory)
+    node.services.metadata.change_quotas(pair, {"producer_byte_rate": 5.0})
+    node.services.metadata.change_quotas(ann, {"consumer_byte_rate": 6.0})
+    node.services.metadata.submit(scram_records("ann", {1: credential}))
+    node.close()
+    lines = carrier.run(to_zookeeper)
+    assert "quotas of client-id (default) of user 'ann': producer_byte_rate=5" in lines
+    assert "/kafka/config/users/ann/clients/<default>" in carrier.written()
+    carrier.put(Create("/kafka/config/users/bob", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x"}}'))
+    assert "the configs of users/bob stay in ZooKeeper alone" in carrier.run(to_embedded)
+    found = image_of(carrier.directory)
+    assert found.quotas == {pair: {"producer_byte_rate": 5.0}, ann: {"consumer_byte_rate": 6.0}}
+    assert found.scram_credentials == {"ann": {1: credential}}
 
 
 def test_a_dry_run_changes_nothing(carrier: Carrier) -> None:
