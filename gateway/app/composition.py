@@ -494,6 +494,9 @@ class BrokerParts:
         self.metrics.labelled("transactions.aborted", ("reason",), self.transactions.count_aborts)
         self.metrics.gauge("transactions.ending", lambda: self.transactions.ending_count)
         self.metrics.gauge("requests.parked", lambda: len(self.tasks))
+        self.metrics.labelled("quota.throttled", ("quota",), self.quotas.count_throttled)
+        self.metrics.labelled("quota.throttle.seconds", ("quota",), self.quotas.count_throttle_seconds)
+        self.metrics.gauge("quota.clients", lambda: self.quotas.bucket_count)
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
         ReplicationMetrics(
             self.metrics, self.partitions, self.fetchers, self.config.node_id, lambda: self.metadata.image

@@ -257,7 +257,8 @@ class Server:
             return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
         if self._by_address[address] >= self._limits.max_connections_per_ip:
             return f"max.connections.per.ip={self._limits.max_connections_per_ip} are open from that address"
-        return None
+        quotas = self._dispatcher.quotas
+        return None if quotas is None else quotas.refuse_connection(address, self._clock.monotonic_ms())
 
     def _tune(self, sock: Socket) -> None:
         if self._limits.send_buffer_bytes > 0:

@@ -107,10 +107,11 @@ def _entity(user: str | None, client_id: str | None) -> QuotaEntity:
     return QuotaEntity(((CLIENT_ID, client_id), (USER, user)))
 
 
-def find_connection_rate(quotas: Quotas, address: str) -> float | None:
+def find_connection_rate(quotas: Quotas, address: str) -> AppliedQuota | None:
     """The connections per second that an address may create; None: as many as it likes."""
     for name in (address, None):
-        bound = quotas.get(QuotaEntity(((IP, name),)), _NONE).get(CONNECTION_CREATION_RATE)
+        entity = QuotaEntity(((IP, name),))
+        bound = quotas.get(entity, _NONE).get(CONNECTION_CREATION_RATE)
         if bound is not None:
-            return bound
+            return AppliedQuota(entity, bound, Bucket("", address))
     return None

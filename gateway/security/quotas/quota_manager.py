@@ -9,11 +9,12 @@ Source: `ClientQuotaManager`, `ControllerMutationQuotaManager` of kafka.server, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from headgate.gateway.security.quotas.entities import (
     CLIENT_KEYS,
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -22,6 +23,7 @@ from headgate.gateway.security.quotas.entities import (
     Bucket,
     QuotaEntity,
     Quotas,
+    find_connection_rate,
     find_quota,
 )
 from headgate.gateway.security.quotas.rates import SampledRate, TokenBucket, Windows
@@ -98,7 +100,7 @@ class QuotaManager:
         self.epoch = object()
         """Changes when clients have to find their limits again."""
         self.throttled = Counter[str]()
-        """The number of throttled requests, by quota."""
+        """The number of throttled requests and refused connections, by quota."""
         self.throttled_ms = Counter[str]()
         """The sum of their throttle times, by quota."""
         self.windows = windows
@@ -121,7 +123,7 @@ class QuotaManager:
 
     @property
     def bucket_count(self) -> int:
-        """The number of clients, users and pairs whose usage is known."""
+        """The number of clients, users, pairs and addresses whose usage is known."""
         return len(self._rates) + len(self._mutations)
 
     def limits(self, principal: str, client_id: str | None, now_ms: float) -> ClientLimits:
@@ -136,10 +138,35 @@ class QuotaManager:
         limits.mutations = self._bucket(find(CONTROLLER_MUTATION_RATE), now_ms)
         return limits
 
+    def refuse_connection(self, address: str, now_ms: float) -> str | None:
+        """The reason to refuse a new connection of an address, or None. A refused connection does not count.
+
+        Kafka closes such a connection after its throttle time; here it is closed at once.
+        """
+        applied = find_connection_rate(self.quotas, address)
+        rate = self._rate(CONNECTION_CREATION_RATE, applied)
+        if applied is None or rate is None:
+            return None
+        self._forget_idle(now_ms)
+        throttle_ms = rate.record(1, now_ms)
+        if not throttle_ms:
+            return None
+        rate.take_back(1, now_ms)
+        self.note_throttled(CONNECTION_CREATION_RATE, throttle_ms)
+        return f"more than {applied.bound:g} connections a second, {CONNECTION_CREATION_RATE} of {applied.entity.title}"
+
     def note_throttled(self, key: str, throttle_ms: int) -> None:
         """Count a throttled request."""
         self.throttled[key] += 1
         self.throttled_ms[key] += throttle_ms
+
+    def count_throttled(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """The number of throttled requests, for the metrics."""
+        return iter([((key,), count) for key, count in self.throttled.items()])
+
+    def count_throttle_seconds(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """The sum of throttle times, for the metrics."""
+        return iter([((key,), sum_ms / 1_000) for key, sum_ms in self.throttled_ms.items()])
 
     def _rate(self, key: str, applied: AppliedQuota | None) -> SampledRate | None:
         if applied is None:

@@ -30,5 +30,5 @@ def test_the_quota_of_a_user_is_shared_by_its_clients() -> None:
 def test_addresses_have_their_own_rate_or_the_default() -> None:
     assert find_connection_rate({}, "192.0.2.1") is None
     quotas = {ADDRESS: {CONNECTIONS: 5.0}, ANY_ADDRESS: {CONNECTIONS: 1.0}}
-    assert find_connection_rate(quotas, "192.0.2.1") == 5.0
-    assert find_connection_rate(quotas, "192.0.2.2") == 1.0
+    found = [find_connection_rate(quotas, address) for address in ("192.0.2.1", "192.0.2.2")]
+    assert [applied and applied.bound for applied in found] == [5.0, 1.0]

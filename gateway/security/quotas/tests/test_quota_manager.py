@@ -85,6 +85,24 @@ def test_beyond_the_bound_new_clients_share_a_bucket() -> None:
     assert used(quotas.limits("User:ann", "client 3", 0.0), 0) == 0
 
 
+def test_an_address_creates_connections_at_its_rate() -> None:
+    quotas = manager({QuotaEntity.of({"ip": None}): {"connection_creation_rate": 2.0}})
+    answers = [quotas.refuse_connection("192.0.2.1", 0.0) for _ in range(22)]
+    assert answers[:20] == [None] * 20
+    assert answers[20] == "more than 2 connections a second, connection_creation_rate of ip (default)"
+    assert quotas.refuse_connection("192.0.2.2", 0.0) is None
+    assert quotas.refuse_connection("192.0.2.1", 11_000.0) is None  # what was refused has not counted
+    assert quotas.throttled["connection_creation_rate"] == 2
+    assert manager({}).refuse_connection("192.0.2.1", 0.0) is None
+
+
+def test_addresses_are_bounded_too() -> None:
+    quotas = manager({QuotaEntity.of({"ip": None}): {"connection_creation_rate": 100.0}}, max_buckets=300)
+    for number in range(2_000):
+        quotas.refuse_connection(f"2001:db8::{number:x}", float(number))
+    assert quotas.bucket_count <= 301
+
+
 def test_a_strict_mutation_is_refused_in_debt() -> None:
     now_ms = [0.0]
     bucket = TokenBucket(Windows(1, 1_000), 2.0, 0.0)
