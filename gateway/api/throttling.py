@@ -40,6 +40,8 @@ from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.schema import Message
 
+FrameReader = Callable[[memoryview, int], tuple[Message, int]]
+
 STRICT_SINCE = {
     CreateTopicsRequest.api_key: 6,
     CreatePartitionsRequest.api_key: 3,
@@ -197,12 +199,12 @@ class Throttling:
 
     # Parts of a route
 
-    def reader(self, read: Callable[..., Any]) -> Callable[..., Any]:
+    def reader(self, read: FrameReader) -> FrameReader:
         """The reader of the route: that of a Produce request notes the size of the frame."""
         if self._api_key != ProduceRequest.api_key:
             return read
 
-        def read_and_note(frame: memoryview, position: int) -> Any:
+        def read_and_note(frame: memoryview, position: int) -> tuple[Message, int]:
             self.frame_bytes = len(frame)
             return read(frame, position)
 
@@ -307,7 +309,7 @@ class Throttling:
             self._throttle(response, client, throttle_ms)
 
     def passes(self, client: Client) -> bool:
-        """Whether an answer from the cache may be sent to a client now: its time counts, and throttles nobody."""
+        """Whether an answer from the cache may be sent to a client now. Its time counts."""
         request = self._find_limits(client).request
         if request is None or client.is_broker:
             return True

@@ -2,90 +2,33 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import pytest
 
-from headgate.gateway.api.context import Client
-from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.routes import Route
-from headgate.gateway.network.connection import Connection
-from headgate.gateway.runtime.memory_budget import MemoryBudget
-from headgate.gateway.security.quotas.entities import CLIENT_KEYS, QuotaEntity
+from headgate.gateway.api.tests.throttled_client import (
+    ANYONE,
+    HEARTBEAT,
+    MUTATIONS,
+    PERCENT,
+    PRODUCER,
+    ThrottledClient,
+    limit,
+    produced,
+    use_up,
+)
+from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.tests.builders import HandlerBroker
-from headgate.protocol import registry
-from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
-from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from headgate.protocol.messages.metadata import MetadataRequest
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import Record
-from headgate.protocol.schema import Message
-from headgate.storage.segment.file_slice import FileSlice
-
-
-class Wire:
-    """A connection to the services of a node, whose time the test moves."""
-
-    def __init__(self, node: HandlerBroker, quotas: QuotaManager | None) -> None:
-        self.node = node
-        self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
-        self.dispatcher = Dispatcher(node.services, load(), quotas=quotas)
-        self.connection = Connection(self.client, self.dispatcher, 1 << 20, MemoryBudget(1 << 30), self.complain)
-        if self.dispatcher.has_quota:
-            self.client.mute = lambda ms: self.connection.mute(node.services.scheduler, ms)
-        self.connection.wake = self.woken
-        self.wakes = 0
-
-    def complain(self, client: Client, reason: str) -> None:
-        raise AssertionError(reason)
-
-    def woken(self) -> None:
-        self.wakes += 1
-
-    def send(self, *requests: tuple[Message, int]) -> None:
-        sent = bytearray()
-        for request, version in requests:
-            frame = bytearray()
-            write_request_header(frame, RequestHeader(request.api_key, version, 7, "me"))
-            write(request, version, frame, [])
-            sent += len(frame).to_bytes(4, "big") + frame
-        self.connection.receive(memoryview(sent), 0.0)
-
-    def answers(self, *requests: tuple[type[Message], int]) -> list[Any]:
-        """What is queued, as the responses to these."""
-        self.connection.settle()
-        sent = memoryview(b"".join(_bytes_of(self.connection.take()) for _ in list(self.connection.outgoing)))
-        found = []
-        for request, version in requests:
-            size = int.from_bytes(sent[:4], "big")
-            _, position = read_response_header(sent[4:], request.api_key, version)
-            found.append(read(registry.response_class(request.api_key), version, sent[4 : 4 + size], position)[0])
-            sent = sent[4 + size :]
-        assert not sent
-        return found
-
-
-def _bytes_of(piece: Any) -> bytes:
-    return os.pread(piece.fileno, piece.length, piece.position) if isinstance(piece, FileSlice) else bytes(piece)
-
-
-HEARTBEAT = HeartbeatRequest("g", 1, "m")
-
-
-ANYONE = QuotaEntity.of({"client-id": None})
-PRODUCER, CONSUMER, PERCENT, MUTATIONS = CLIENT_KEYS
+from headgate.protocol.messages.produce import ProduceRequest
 
 
 @pytest.fixture
@@ -94,29 +37,11 @@ def quotas() -> QuotaManager:
 
 
 @pytest.fixture
-def wire(node: HandlerBroker, quotas: QuotaManager) -> Wire:
-    return Wire(node, quotas)
+def wire(node: HandlerBroker, quotas: QuotaManager) -> ThrottledClient:
+    return ThrottledClient(node, quotas)
 
 
-def limit(wire: Wire, key: str, bound: float, entity: QuotaEntity = ANYONE) -> None:
-    """Give clients one quota, and no other."""
-    assert wire.dispatcher.quotas is not None
-    wire.dispatcher.quotas.change({entity: {key: bound}})
-    wire.dispatcher.follow_quotas()
-
-
-def use_up(wire: Wire, excess_ms: int) -> None:
-    """Limit the time of requests so that the next one is throttled for `excess_ms`, of one second at most."""
-    limit(wire, PERCENT, 100.0)
-    quotas = wire.dispatcher.quotas
-    assert quotas is not None
-    now_ms = wire.node.services.clock.monotonic_ms()
-    request = quotas.limits(wire.client.principal, "me", now_ms).request
-    assert request is not None
-    request.record(1_000 + excess_ms / 10, now_ms)
-
-
-def test_a_throttled_client_is_told_at_once_and_answered_later(wire: Wire) -> None:
+def test_a_throttled_client_is_told_at_once_and_answered_later(wire: ThrottledClient) -> None:
     use_up(wire, 250)
     wire.send((MetadataRequest(None), 9), (MetadataRequest(None), 9))
     (told,) = wire.answers((MetadataRequest, 9))
@@ -129,7 +54,7 @@ def test_a_throttled_client_is_told_at_once_and_answered_later(wire: Wire) -> No
     assert wire.connection.has_more
 
 
-def test_a_new_request_waits_for_the_end_of_the_pause(wire: Wire) -> None:
+def test_a_new_request_waits_for_the_end_of_the_pause(wire: ThrottledClient) -> None:
     use_up(wire, 100)
     wire.send((MetadataRequest(None), 9))
     wire.answers((MetadataRequest, 9))
@@ -140,20 +65,20 @@ def test_a_new_request_waits_for_the_end_of_the_pause(wire: Wire) -> None:
     assert len(wire.answers((MetadataRequest, 9))) == 1
 
 
-def test_a_version_without_the_field_is_muted_all_the_same(wire: Wire) -> None:
+def test_a_version_without_the_field_is_muted_all_the_same(wire: ThrottledClient) -> None:
     use_up(wire, 100)
     wire.send((MetadataRequest(None), 1), (MetadataRequest(None), 1))
     assert len(wire.answers((MetadataRequest, 1))) == 1
 
 
-def test_an_error_is_throttled_too(wire: Wire) -> None:
+def test_an_error_is_throttled_too(wire: ThrottledClient) -> None:
     use_up(wire, 100)
     wire.send((HeartbeatRequest("", 1, "m"), 3), (HEARTBEAT, 3))
     (response,) = wire.answers((HeartbeatRequest, 3))
     assert (response.error_code, response.throttle_time_ms) == (ErrorCode.INVALID_GROUP_ID, 100)
 
 
-def test_a_parked_request_is_throttled_with_its_answer(wire: Wire) -> None:
+def test_a_parked_request_is_throttled_with_its_answer(wire: ThrottledClient) -> None:
     limit(wire, PERCENT, 100.0)
     join = JoinGroupRequest(
         "g", 10_000, 1_000, protocol_type="consumer", protocols=[JoinGroupRequestProtocol("range", b"")]
@@ -170,12 +95,7 @@ def test_a_parked_request_is_throttled_with_its_answer(wire: Wire) -> None:
     assert wire.connection.has_more
 
 
-def produced(count: int, acks: int) -> ProduceRequest:
-    records = bytes(batch.build([Record(-1, -1, None, b"v" * 100)] * count))
-    return ProduceRequest(None, acks, 1_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])])
-
-
-def test_the_bytes_of_a_produce_request_count(wire: Wire) -> None:
+def test_the_bytes_of_a_produce_request_count(wire: ThrottledClient) -> None:
     wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
     limit(wire, PRODUCER, 100.0)
     wire.send((produced(3, 1), 9))
@@ -188,7 +108,7 @@ def test_the_bytes_of_a_produce_request_count(wire: Wire) -> None:
     assert not wire.connection.has_more
 
 
-def test_without_a_reply_the_client_is_muted(wire: Wire) -> None:
+def test_without_a_reply_the_client_is_muted(wire: ThrottledClient) -> None:
     wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
     limit(wire, PRODUCER, 1.0)
     wire.send((produced(1, 0), 9), (MetadataRequest(None), 9))
@@ -198,103 +118,14 @@ def test_without_a_reply_the_client_is_muted(wire: Wire) -> None:
     assert len(wire.answers((MetadataRequest, 9))) == 1
 
 
-def fetched(session_id: int, epoch: int, *, offset: int = 0, max_wait_ms: int = 0) -> FetchRequest:
-    topics = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)])]
-    return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        session_id=session_id,
-        session_epoch=epoch,
-        topics=topics if epoch <= 0 else [],
-    )
-
-
-def with_records(wire: Wire) -> None:
-    wire.node.ask(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]), 5)
-    for _ in range(4):
-        wire.node.ask(produced(3, 1), 9)
-
-
-def fetch_now(wire: Wire, request: FetchRequest) -> FetchResponse:
-    wire.send((request, 11))
-    (response,) = wire.answers((FetchRequest, 11))
-    assert isinstance(response, FetchResponse)
-    return response
-
-
-def rows_of(response: FetchResponse) -> list[PartitionData]:
-    return [row for topic in response.responses for row in topic.partitions]
-
-
-def test_a_throttled_fetch_is_empty_and_does_not_count(wire: Wire) -> None:
-    with_records(wire)
-    limit(wire, CONSUMER, 100.0)
-    first = fetch_now(wire, fetched(0, -1))
-    assert (first.throttle_time_ms, len(rows_of(first))) == (0, 1)
-    assert 0 < len(rows_of(first)[0].records or b"") <= 1_000
-    second = fetch_now(wire, fetched(0, -1))
-    assert second.throttle_time_ms > 0
-    assert not second.responses
-    wire.node.time.advance(11_000)
-    wire.connection.proceed()
-    third = fetch_now(wire, fetched(0, -1))
-    assert (third.throttle_time_ms, len(rows_of(third))) == (0, 1)
-
-
-def test_a_throttled_session_sends_its_rows_later(wire: Wire) -> None:
-    with_records(wire)
-    opened = fetch_now(wire, fetched(0, 0, offset=12))
-    assert opened.session_id
-    wire.node.ask(produced(3, 1), 9)
-    use_up(wire, 200)
-    withheld = fetch_now(wire, fetched(opened.session_id, 1))
-    assert (withheld.throttle_time_ms, withheld.session_id, withheld.responses) == (200, opened.session_id, [])
-    wire.node.time.advance(11_000)
-    wire.connection.proceed()
-    (row,) = rows_of(fetch_now(wire, fetched(opened.session_id, 2)))
-    assert row.high_watermark == 15
-    assert row.records
-
-
-def test_a_throttled_full_fetch_opens_no_session(wire: Wire) -> None:
-    with_records(wire)
-    use_up(wire, 200)
-    withheld = fetch_now(wire, fetched(0, 0))
-    assert (withheld.throttle_time_ms, withheld.session_id) == (200, 0)
-    assert len(wire.node.services.fetch_sessions) == 0
-
-
-def test_a_parked_fetch_counts_when_it_is_answered(wire: Wire) -> None:
-    with_records(wire)
-    limit(wire, CONSUMER, 20.0)
-    wire.send((fetched(0, -1, offset=12, max_wait_ms=60_000), 11), (MetadataRequest(None), 9))
-    assert wire.connection.parked
-    wire.node.ask(produced(3, 1), 9)
-    wire.node.time.advance(1)
-    (response,) = wire.answers((FetchRequest, 11))
-    assert response.throttle_time_ms > 0
-    assert not response.responses
-    assert not wire.connection.has_more
-
-
-def test_a_follower_is_exempt(wire: Wire) -> None:
-    with_records(wire)
-    limit(wire, CONSUMER, 1.0)
-    request = fetched(0, -1)
-    request.replica_id = 5
-    assert fetch_now(wire, request).throttle_time_ms == 0
-    wire.client.is_broker = True
-    assert fetch_now(wire, fetched(0, -1)).throttle_time_ms == 0
-
-
-def create(wire: Wire, version: int, *topics: tuple[str, int]) -> CreateTopicsResponse:
+def create(wire: ThrottledClient, version: int, *topics: tuple[str, int]) -> CreateTopicsResponse:
     wire.send((CreateTopicsRequest([CreatableTopic(name, count, 1) for name, count in topics]), version))
     (response,) = wire.answers((CreateTopicsRequest, version))
     assert isinstance(response, CreateTopicsResponse)
     return response
 
 
-def test_a_strict_version_refuses_mutations_in_debt(wire: Wire) -> None:
+def test_a_strict_version_refuses_mutations_in_debt(wire: ThrottledClient) -> None:
     limit(wire, MUTATIONS, 1.0)
     response = create(wire, 6, ("a", 12), ("not valid", 5), ("b", 1), ("c", 1))
     codes = {row.name: ErrorCode(row.error_code) for row in response.topics}
@@ -307,14 +138,14 @@ def test_a_strict_version_refuses_mutations_in_debt(wire: Wire) -> None:
     assert create(wire, 6, ("b", 1)).topics[0].error_code == ErrorCode.NONE
 
 
-def test_an_older_version_is_throttled_only(wire: Wire) -> None:
+def test_an_older_version_is_throttled_only(wire: ThrottledClient) -> None:
     limit(wire, MUTATIONS, 1.0)
     response = create(wire, 5, ("a", 12), ("b", 1))
     assert [row.error_code for row in response.topics] == [ErrorCode.NONE, ErrorCode.NONE]
     assert response.throttle_time_ms == 2_000
 
 
-def test_added_and_deleted_partitions_count(wire: Wire) -> None:
+def test_added_and_deleted_partitions_count(wire: ThrottledClient) -> None:
     create(wire, 6, ("a", 12), ("b", 2))
     limit(wire, MUTATIONS, 1.0)
     wire.send((CreatePartitionsRequest([CreatePartitionsTopic("b", 5, None)]), 3))
@@ -327,7 +158,7 @@ def test_added_and_deleted_partitions_count(wire: Wire) -> None:
     assert deleted.throttle_time_ms == 4_000
 
 
-def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire) -> None:
+def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: ThrottledClient) -> None:
     use_up(wire, 900)
     wire.send((MetadataRequest(None), 9))
     wire.answers((MetadataRequest, 9))
@@ -340,14 +171,14 @@ def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire
     assert not wire.wakes
 
 
-def route_of(wire: Wire, api_key: int, version: int) -> Route:
-    route = wire.dispatcher._routes.get((api_key, version)) or wire.dispatcher._open_route(api_key, version)
+def route_of(wire: ThrottledClient, api_key: int, version: int) -> Route:
+    route = wire.dispatcher._open_route(api_key, version)
     assert route is not None
     return route
 
 
 @pytest.mark.parametrize("api_key, version", [(3, 9), (0, 9), (1, 11), (19, 6)])
-def test_without_a_quota_no_step_is_built(wire: Wire, api_key: int, version: int) -> None:
+def test_without_a_quota_no_step_is_built(wire: ThrottledClient, api_key: int, version: int) -> None:
     served = load()[api_key].find(version)
     assert served is not None
     route = route_of(wire, api_key, version)
@@ -361,18 +192,18 @@ def test_without_a_quota_no_step_is_built(wire: Wire, api_key: int, version: int
         limit(wire, "connection_creation_rate", 5.0, QuotaEntity.of({"ip": None}))
 
 
-def test_a_quota_of_bytes_adds_no_step_to_other_apis(wire: Wire) -> None:
+def test_a_quota_of_bytes_adds_no_step_to_other_apis(wire: ThrottledClient) -> None:
     limit(wire, PRODUCER, 5.0)
     steps = {api_key: route_of(wire, api_key, 9).throttling is not None for api_key in (0, 1, 3)}
     assert steps == {0: True, 1: False, 3: False}
 
 
-def test_orders_between_brokers_have_no_step(wire: Wire) -> None:
+def test_orders_between_brokers_have_no_step(wire: ThrottledClient) -> None:
     limit(wire, PERCENT, 5.0)
     assert route_of(wire, LeaderAndIsrRequest.api_key, 4).throttling is None
 
 
-def test_cached_answers_count_and_stay_cached(wire: Wire) -> None:
+def test_cached_answers_count_and_stay_cached(wire: ThrottledClient) -> None:
     limit(wire, PERCENT, 100.0)
     for _ in range(2):
         wire.send((MetadataRequest(None), 9))
@@ -389,7 +220,7 @@ def test_cached_answers_count_and_stay_cached(wire: Wire) -> None:
     assert wire.answers((MetadataRequest, 9))[0].throttle_time_ms == 0
 
 
-def test_a_client_with_another_name_has_other_limits(wire: Wire) -> None:
+def test_a_client_with_another_name_has_other_limits(wire: ThrottledClient) -> None:
     limit(wire, PERCENT, 1e-6, QuotaEntity.of({"client-id": "other"}))
     wire.send((HEARTBEAT, 3))
     assert wire.answers((HeartbeatRequest, 3))[0].throttle_time_ms == 0

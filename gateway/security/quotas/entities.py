@@ -63,7 +63,7 @@ Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 """The quotas of each entity, by key. No entity is empty."""
 
 
-class Bucket(NamedTuple):
+class QuotaBucket(NamedTuple):
     """The clients that share one allowance; an empty part stands for any user, or any client id."""
 
     user: str
@@ -75,7 +75,7 @@ class AppliedQuota(NamedTuple):
 
     entity: QuotaEntity
     bound: float
-    bucket: Bucket
+    bucket: QuotaBucket
 
 
 def find_quota(quotas: Quotas, key: str, user: str, client_id: str) -> AppliedQuota | None:
@@ -90,8 +90,8 @@ def find_quota(quotas: Quotas, key: str, user: str, client_id: str) -> AppliedQu
 _NONE: Mapping[str, float] = {}
 
 
-def _levels(user: str, client_id: str) -> list[tuple[QuotaEntity, Bucket]]:
-    both, of_user, of_client = Bucket(user, client_id), Bucket(user, ""), Bucket("", client_id)
+def _levels(user: str, client_id: str) -> list[tuple[QuotaEntity, QuotaBucket]]:
+    both, of_user, of_client = QuotaBucket(user, client_id), QuotaBucket(user, ""), QuotaBucket("", client_id)
     levels = []
     if user:
         for name in (user, None):
@@ -113,5 +113,5 @@ def find_connection_rate(quotas: Quotas, address: str) -> AppliedQuota | None:
         entity = QuotaEntity(((IP, name),))
         bound = quotas.get(entity, _NONE).get(CONNECTION_CREATION_RATE)
         if bound is not None:
-            return AppliedQuota(entity, bound, Bucket("", address))
+            return AppliedQuota(entity, bound, QuotaBucket("", address))
     return None

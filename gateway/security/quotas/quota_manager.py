@@ -20,7 +20,7 @@ from headgate.gateway.security.quotas.entities import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     AppliedQuota,
-    Bucket,
+    QuotaBucket,
     QuotaEntity,
     Quotas,
     find_connection_rate,
@@ -35,7 +35,7 @@ MIN_SWEEP_MS = 1_000
 """The time between two searches for idle buckets."""
 
 _USUAL = Windows()
-_Key = tuple[str, Bucket | QuotaEntity]
+_Key = tuple[str, QuotaBucket | QuotaEntity]
 
 
 class ClientLimits:
@@ -112,7 +112,7 @@ class QuotaManager:
         self._swept_ms = float("-inf")
 
     def change(self, quotas: Quotas) -> None:
-        """Apply these quotas from now on; what was used stays used."""
+        """Apply these quotas from now on. The usage before the change still counts."""
         self.quotas = quotas
         self.epoch = object()
         self._keys = frozenset(key for values in quotas.values() for key in values if key in CLIENT_KEYS)

@@ -12,7 +12,7 @@ import math
 from typing import NamedTuple
 
 GRAINS = 1_024
-"""What is pending is less than this part of what the windows allow."""
+"""Pending usage is less than this part of the most that the windows allow."""
 MAX_THROTTLE_MS = 0x7FFF_FFFF
 """The largest time that a response can have."""
 
@@ -74,9 +74,9 @@ class SampledRate:
         self._current = _Sample(0)  # stands for no sample; `_due_ms` keeps everything away from it
         self._due_ms = -math.inf
         self.total = 0.0
-        """What was recorded in all windows; too much after a pause."""
+        """The sum of all windows; after a pause, with windows that have ended."""
         self.pending = 0.0
-        """What was used, and is not recorded yet."""
+        """Usage that is not recorded yet."""
         self.most = self.grain = 0.0
         """The largest single value that is possible without a violation; and the part of it that may be pending, which
         is nothing while the windows are full."""
@@ -133,7 +133,7 @@ class SampledRate:
         return _divided(self.total, self._window_ms(now_ms) / 1_000)
 
     def is_idle(self, now_ms: float) -> bool:
-        """Whether nothing that was recorded counts any more, so that a new rate would be equal."""
+        """Whether all recorded usage is too old to count: a new rate would be equal."""
         return all(now_ms - sample.last_ms >= self.windows.span_ms for sample in self._samples)
 
     def _throttle_ms(self, now_ms: float) -> int:

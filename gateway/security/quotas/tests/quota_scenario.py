@@ -61,7 +61,7 @@ def _rates(random: Random, kind: str, number: int, seconds: int) -> Iterator[str
     now_ms = 1_700_000_000_000
     for _ in range(160):
         now_ms += random.choice((0, 1, 37, 400, 999, 1_000, 1_001, 1_500, 3_000, 11_000, 30_001))
-        value = random.choice((0, 1, 50, 99, 100, 250, 1_000, 5_000, 50_000))
+        value: float = random.choice((0, 1, 50, 99, 100, 250, 1_000, 5_000, 50_000))
         if kind == "request":
             value = value / 8
         client = random.choice(CLIENTS[:2])

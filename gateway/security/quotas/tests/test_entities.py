@@ -1,6 +1,6 @@
 """Entities of quotas, and which one applies. The eight levels against Kafka: `test_quotas_like_kafka`."""
 
-from headgate.gateway.security.quotas.entities import Bucket, QuotaEntity, find_connection_rate, find_quota
+from headgate.gateway.security.quotas.entities import QuotaBucket, QuotaEntity, find_connection_rate, find_quota
 
 RATE, CONNECTIONS = "producer_byte_rate", "connection_creation_rate"
 ANN, APP = QuotaEntity.of({"user": "ann"}), QuotaEntity.of({"client-id": "app"})
@@ -18,13 +18,13 @@ def test_a_level_without_the_key_does_not_count() -> None:
     quotas = {ANN: {"consumer_byte_rate": 1.0}, APP: {RATE: 2.0}}
     found = find_quota(quotas, RATE, "ann", "app")
     assert found is not None
-    assert (found.entity, found.bound, found.bucket) == (APP, 2.0, Bucket("", "app"))
+    assert (found.entity, found.bound, found.bucket) == (APP, 2.0, QuotaBucket("", "app"))
 
 
 def test_the_quota_of_a_user_is_shared_by_its_clients() -> None:
     quotas = {ANN: {RATE: 1.0}, APP: {RATE: 2.0}}
     buckets = [find_quota(quotas, RATE, "ann", client) for client in ("app", "other", "")]
-    assert [found and found.bucket for found in buckets] == [Bucket("ann", "")] * 3
+    assert [found and found.bucket for found in buckets] == [QuotaBucket("ann", "")] * 3
 
 
 def test_addresses_have_their_own_rate_or_the_default() -> None:

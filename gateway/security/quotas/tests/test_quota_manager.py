@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.security.quotas.entities import QuotaEntity, Quotas
-from headgate.gateway.security.quotas.quota_manager import ClientLimits, MutationQuota, QuotaManager
+from headgate.gateway.security.quotas.quota_manager import MAX_BUCKETS, ClientLimits, MutationQuota, QuotaManager
 from headgate.gateway.security.quotas.rates import TokenBucket, Windows
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -13,8 +13,8 @@ ANN, ANY_CLIENT = QuotaEntity.of({"user": "ann"}), QuotaEntity.of({"client-id": 
 RATE = "producer_byte_rate"
 
 
-def manager(quotas: Quotas, **more: int) -> QuotaManager:
-    made = QuotaManager(**more)
+def manager(quotas: Quotas, max_buckets: int = MAX_BUCKETS) -> QuotaManager:
+    made = QuotaManager(max_buckets=max_buckets)
     made.change(quotas)
     return made
 
