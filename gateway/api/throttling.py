@@ -40,7 +40,7 @@ from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.schema import Message
 
-FrameReader = Callable[[memoryview, int], tuple[Message, int]]
+RouteReader = Callable[[memoryview, int], tuple[Message, int]]
 
 STRICT_SINCE = {
     CreateTopicsRequest.api_key: 6,
@@ -199,7 +199,7 @@ class Throttling:
 
     # Parts of a route
 
-    def reader(self, read: FrameReader) -> FrameReader:
+    def reader(self, read: RouteReader) -> RouteReader:
         """The reader of the route: that of a Produce request notes the size of the frame."""
         if self._api_key != ProduceRequest.api_key:
             return read
