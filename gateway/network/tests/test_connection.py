@@ -20,6 +20,7 @@ from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
+from headgate.gateway.security.quotas.quota_manager import QuotaManager
 
 
 class ScriptedBatcher:
@@ -48,6 +49,7 @@ class ScriptedDispatcher:
     has_quota = False
 
     def __init__(self) -> None:
+        self.quotas: QuotaManager | None = None
         self.seen: list[bytes] = []
         self.parked: list[Callable[[Any], None]] = []
         self.abandoned = 0

@@ -14,6 +14,9 @@ from headgate.gateway.network import sockets
 from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server, client_of, socket_of
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
+from headgate.gateway.security.quotas.entities import QuotaEntity
+from headgate.gateway.security.quotas.quota_manager import QuotaManager
+from headgate.gateway.security.quotas.rates import Windows
 from headgate.gateway.tests.harness import MemoryListener
 
 LIMITS = Limits(
@@ -90,6 +93,21 @@ def test_one_connection_too_many_is_refused_and_the_others_stay(limit: str) -> N
         await echo(served.connect(), b"room again")
 
     run(scenario, **{limit: 2})
+
+
+def test_an_address_beyond_its_connection_rate_is_refused() -> None:
+    async def scenario(served: Served) -> None:
+        served.dispatcher.quotas = QuotaManager(Windows(3, 1_000))
+        served.dispatcher.quotas.change({QuotaEntity.of({"ip": None}): {"connection_creation_rate": 1.0}})
+        first, second = served.connect(), served.connect()
+        await echo(first, b"one")
+        await echo(second, b"two")
+        assert await is_closed(served.connect())
+        await echo(first, b"still there")
+        await trio.sleep(3)
+        await echo(served.connect(), b"later")
+
+    run(scenario)
 
 
 def test_an_idle_connection_is_closed_and_a_parked_one_is_not() -> None:
