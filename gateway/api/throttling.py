@@ -163,7 +163,7 @@ def size_of(response: FetchResponse) -> int:
     size = RESPONSE_BYTES
     for topic in response.responses:
         for row in topic.partitions:
-            size += ROW_BYTES + (len(row.records) if row.records else 0)
+            size += ROW_BYTES if row.records is None else ROW_BYTES + len(row.records)
     return size
 
 
@@ -216,7 +216,7 @@ class Throttling:
             return self._throttled_fetch(handler)
         if self._api_key in STRICT_SINCE:
             return self._throttled_mutation(handler)
-        is_produce = self._api_key == ProduceRequest.api_key
+        is_produce, monotonic_ms = self._api_key == ProduceRequest.api_key, self.clock.monotonic_ms
 
         def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
             client = context.client
@@ -224,9 +224,14 @@ class Throttling:
             rate = limits.produce if is_produce else None
             if (rate is None and limits.request is None) or client.is_broker:
                 return handler(request, context)
-            frame_bytes, started_ms = self.frame_bytes, self._begin(limits)
-            outcome = self._run(handler, request, context, started_ms)
-            used_ms = self._begin(limits) - started_ms
+            frame_bytes, is_timed = self.frame_bytes, limits.request is not None
+            started_ms = monotonic_ms() if is_timed else 0.0
+            try:
+                outcome = handler(request, context)
+            except Exception:
+                self._note_failed(limits, started_ms)
+                raise
+            used_ms = monotonic_ms() - started_ms if is_timed else 0.0
             if isinstance(outcome, Message) and _absorbs(limits.request, used_ms, rate, frame_bytes):
                 return outcome
             return self._settled(outcome, client, limits, Usage(used_ms, rate, frame_bytes))
@@ -235,6 +240,7 @@ class Throttling:
 
     def _throttled_fetch(self, handler: Handler) -> Handler:
         """A fetch that cannot exceed the quotas is planned as usual, and its size counts afterwards."""
+        monotonic_ms = self.clock.monotonic_ms
 
         def handle(request: Any, context: HandlerContext) -> HandlerOutcome:
             client = context.client
@@ -245,18 +251,19 @@ class Throttling:
                 return handler(request, context)
             if not _has_room(limits, request):
                 return self._metered(handler, request, context, limits)
-            started_ms = self._begin(limits)
-            outcome = self._run(handler, request, context, started_ms)
-            used_ms = self._begin(limits) - started_ms
-            if isinstance(outcome, FetchResponse) and _absorbs(limits.request, used_ms, limits.fetch, size_of(outcome)):
+            is_timed = limits.request is not None
+            started_ms = monotonic_ms() if is_timed else 0.0
+            try:
+                outcome = handler(request, context)
+            except Exception:
+                self._note_failed(limits, started_ms)
+                raise
+            used_ms = monotonic_ms() - started_ms if is_timed else 0.0
+            if type(outcome) is FetchResponse and _absorbs(limits.request, used_ms, limits.fetch, size_of(outcome)):
                 return outcome
             return self._settled(outcome, client, limits, Usage(used_ms, limits.fetch))
 
         return handle
-
-    def _begin(self, limits: ClientLimits) -> float:
-        """The present time, for a client whose time counts; reading the clock is dear."""
-        return 0.0 if limits.request is None else self.clock.monotonic_ms()
 
     def _metered(
         self, handler: Handler, request: Message, context: HandlerContext, limits: ClientLimits
@@ -264,7 +271,11 @@ class Throttling:
         client, started_ms = context.client, self.clock.monotonic_ms()
         meter = FetchMeter(self, client, limits, started_ms)
         metered = MeteredContext(context.broker, client, context.version, context.client_id, meter)
-        outcome = self._run(handler, request, metered, started_ms)
+        try:
+            outcome = handler(request, metered)
+        except Exception:
+            self._note_failed(limits, started_ms)
+            raise
         meter.used_ms = self.clock.monotonic_ms() - started_ms
         return outcome
 
@@ -281,17 +292,18 @@ class Throttling:
                 mutations = MutationQuota(limits.mutations, monotonic_ms, is_strict=is_strict)
             metered = MeteredContext(context.broker, client, context.version, context.client_id, None, mutations)
             started_ms = monotonic_ms()
-            outcome = self._run(handler, request, metered, started_ms)
+            try:
+                outcome = handler(request, metered)
+            except Exception:
+                self._note_failed(limits, started_ms)
+                raise
             return self._settled(outcome, client, limits, Usage(monotonic_ms() - started_ms, mutations=mutations))
 
         return handle
 
-    def _run(self, handler: Handler, request: Message, context: HandlerContext, started_ms: float) -> HandlerOutcome:
-        try:
-            return handler(request, context)
-        except Exception:
-            self._failed_ms = self.clock.monotonic_ms() - started_ms
-            raise
+    def _note_failed(self, limits: ClientLimits, started_ms: float) -> None:
+        """Note the time of a request whose handler has raised, for `note_error`."""
+        self._failed_ms = 0.0 if limits.request is None else self.clock.monotonic_ms() - started_ms
 
     def _settled(self, outcome: HandlerOutcome, client: Client, limits: ClientLimits, usage: Usage) -> HandlerOutcome:
         """The outcome of a handler; its usage counts as soon as it is a response."""

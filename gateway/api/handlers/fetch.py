@@ -80,7 +80,7 @@ def _plan(
         follower = _follower(request, now_ms)
         broker.partitions.leadership.in_sync_replicas.note_request(follower)
         reader.serve_follower(follower)
-    if isinstance(context, MeteredContext) and context.meter is not None:
+    if type(context) is MeteredContext and context.meter is not None:
         return MeteredFetchPlan(request, broker, turn, now_ms, reader, read, context.meter)
     return FetchPlan(request, broker, turn, now_ms, reader, read)
 
