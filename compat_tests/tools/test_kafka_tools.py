@@ -204,6 +204,42 @@ def test_settings_of_a_group(tools: Tools) -> None:
     assert "consumer.session.timeout.ms=50000" in shown
 
 
+def throttle_times(broker: Broker, topic: str, client_id: str) -> list[float]:
+    """The throttle times in seconds that a client reports when it sends 20 KB."""
+    found: list[float] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "client.id": client_id,
+            "throttle_cb": lambda event: found.append(event.throttle_time),
+        }
+    )
+    producer.produce(topic, b"x" * 20_000, partition=0)
+    assert producer.flush(30) == 0
+    producer.poll(0.1)
+    return found
+
+
+def test_quotas_are_shown_and_throttle_a_client(tools: Tools, own_broker: Broker) -> None:
+    topic, client = created(tools, "bounded", 1), ("--entity-type", "clients", "--entity-name", "bounded")
+    tools.lines(kafka_tools.CONFIGS, *client, "--alter", "--add-config", "producer_byte_rate=1000")
+    shown = "Quota configs for client-id 'bounded' are producer_byte_rate=1000.0"
+    soon(lambda: tools.lines(kafka_tools.CONFIGS, *client, "--describe") == [shown])
+    soon(lambda: any(time_s > 5 for time_s in throttle_times(own_broker, topic, "bounded")))
+    assert throttle_times(own_broker, topic, "another") == []
+
+    pair = ("--entity-type", "users", "--entity-name", "ann", "--entity-type", "clients", "--entity-default")
+    tools.lines(kafka_tools.CONFIGS, *pair, "--alter", "--add-config", "request_percentage=12.5")
+    shown = "Quota configs for user-principal 'ann', the default client-id are request_percentage=12.5"
+    soon(lambda: tools.lines(kafka_tools.CONFIGS, *pair, "--describe") == [shown])
+
+    for entity, key in ((client, "producer_byte_rate"), (pair, "request_percentage")):
+        tools.lines(kafka_tools.CONFIGS, *entity, "--alter", "--delete-config", key)
+    soon(lambda: tools.lines(kafka_tools.CONFIGS, *client, "--describe") == [])
+    wrong = (*client, "--alter", "--add-config", "producer_byte_rate=-5")
+    assert "Quota producer_byte_rate must be greater than 0" in tools.fails(kafka_tools.CONFIGS, *wrong)
+
+
 def test_offsets_and_deleted_records(tools: Tools, own_broker: Broker, tmp_path: Path) -> None:
     topic = created(tools, "read")
     produce(own_broker, topic, 0, 5)
