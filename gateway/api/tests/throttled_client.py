@@ -29,7 +29,8 @@ from headgate.storage.segment.file_slice import FileSlice
 class ThrottledClient:
     """A connection to the services of a node, whose time the test moves."""
 
-    def __init__(self, node: HandlerBroker, quotas: QuotaManager | None) -> None:
+    def __init__(self, node: HandlerBroker, quotas: QuotaManager | None, client_id: str = "me") -> None:
+        self.client_id = client_id
         self.node = node
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
         self.dispatcher = Dispatcher(node.services, load(), quotas=quotas)
@@ -49,7 +50,7 @@ class ThrottledClient:
         sent = bytearray()
         for request, version in requests:
             frame = bytearray()
-            write_request_header(frame, RequestHeader(request.api_key, version, 7, "me"))
+            write_request_header(frame, RequestHeader(request.api_key, version, 7, self.client_id))
             write(request, version, frame, [])
             sent += len(frame).to_bytes(4, "big") + frame
         self.connection.receive(memoryview(sent), 0.0)
