@@ -232,6 +232,16 @@ def test_a_client_with_another_name_has_other_limits(wire: ThrottledClient) -> N
     assert wire.client.limits.request is not None
 
 
+def test_each_request_counts_for_its_own_client_id(wire: ThrottledClient) -> None:
+    limit(wire, PERCENT, 100.0)
+    for name in ("me", "you"):
+        wire.client_id = name
+        wire.send((HEARTBEAT, 3))
+        wire.answers((HeartbeatRequest, 3))
+    assert wire.dispatcher.quotas is not None
+    assert wire.dispatcher.quotas.bucket_count == 2
+
+
 def test_the_metadata_bring_quotas_to_the_dispatcher(node: HandlerBroker) -> None:
     assert not node.parts.quotas.quotas
     node.services.metadata.change_quotas(ANYONE, {PRODUCER: 5.0})

@@ -102,15 +102,15 @@ def _mutations(made: Play) -> None:
         made.ask(made.connect(f"checker {version}"), "validated only", request, version)
     for version in (2, 3):
         rows = [CreatePartitionsTopic(name, count, None) for name, count in (("u", 16), ("none", 3), ("v", 3))]
-        request = CreatePartitionsRequest(rows, 10_000, validate_only=True)
-        made.ask(made.connect(f"grower {version}"), "beyond the burst", request, version)
+        growth = CreatePartitionsRequest(rows, 10_000, validate_only=True)
+        made.ask(made.connect(f"grower {version}"), "beyond the burst", growth, version)
     for version in (4, 5, 6):
         client, names = made.connect(f"deleter {version}"), [f"e{version}{letter}" for letter in "ab"]
         made.connect("").ask(topics(**dict.fromkeys(names, 14)), 7)
         states = [DeleteTopicState(name=name) for name in names]
-        request = DeleteTopicsRequest(states) if version >= 6 else DeleteTopicsRequest(topic_names=names)
-        request.timeout_ms = 10_000
-        made.ask(client, "beyond the burst", request, version)
+        deletion = DeleteTopicsRequest(states) if version >= 6 else DeleteTopicsRequest(topic_names=names)
+        deletion.timeout_ms = 10_000
+        made.ask(client, "beyond the burst", deletion, version)
 
 
 def _bytes(made: Play) -> None:
