@@ -232,6 +232,16 @@ def test_a_client_with_another_name_has_other_limits(wire: ThrottledClient) -> N
     assert wire.client.limits.request is not None
 
 
+def test_a_client_that_logs_in_has_the_limits_of_its_user(wire: ThrottledClient) -> None:
+    limit(wire, PERCENT, 100.0, QuotaEntity.of({"user": "ann"}))
+    for principal in ("User:ANONYMOUS", "User:ann"):
+        wire.client.principal = principal
+        wire.send((HEARTBEAT, 3))
+        wire.answers((HeartbeatRequest, 3))
+        assert wire.client.limits is not None
+        assert (wire.client.limits.request is not None) == (principal == "User:ann")
+
+
 def test_each_request_counts_for_its_own_client_id(wire: ThrottledClient) -> None:
     limit(wire, PERCENT, 100.0)
     for name in ("me", "you"):
