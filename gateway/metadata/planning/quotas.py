@@ -6,6 +6,7 @@ here an address is numeric: a look-up would stop the event loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from ipaddress import ip_address
 
@@ -85,6 +86,8 @@ def _check_value(types: Mapping[str, tuple[str, float] | None], key: str, value:
         raise _invalid(f"Quota {key} must be greater than 0")
     number = types[key]
     if number is None:
+        if math.isinf(value):
+            raise _invalid(f"Quota {key} must be a number; remove the quota for no limit")
         return
     kind, largest = number
     if value > largest:  # infinity included

@@ -28,6 +28,7 @@ QUOTA_TYPES: Final = (USERS, CLIENTS, IPS)
 """The entity types whose configs have quotas."""
 _FRACTIONS: Final = (REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 """The quotas that are written as a double; the others are whole numbers."""
+_MAX_INT64: Final = 0x7FFF_FFFF_FFFF_FFFF
 _TYPES: Final = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
 
 
@@ -70,7 +71,7 @@ def with_quotas(configs: Mapping[str, str], old: Mapping[str, float], new: Mappi
 def format_quota(key: str, value: float) -> str:
     """A quota as text: a whole number, or a double as Java writes it."""
     if key not in _FRACTIONS:
-        return str(math.floor(value + 1e-6))
+        return str(min(math.floor(value + 1e-6), _MAX_INT64))
     if 1e-3 <= value < 1e7:
         return repr(float(value))
     _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

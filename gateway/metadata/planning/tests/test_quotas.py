@@ -37,6 +37,11 @@ def test_numbers_that_are_no_rate_are_refused(value: float) -> None:
     assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
+def test_no_limit_is_no_number() -> None:
+    with pytest.raises(KafkaError, match="request_percentage must be a number"):
+        change_quotas(IMAGE, ANN, {"request_percentage": float("inf")})
+
+
 def test_a_host_name_is_no_address() -> None:
     with pytest.raises(KafkaError, match="localhost is not a valid IP"):
         change_quotas(IMAGE, QuotaEntity.of({"ip": "localhost"}), {"connection_creation_rate": 1.0})

@@ -67,6 +67,7 @@ def test_other_configs_of_a_node_stay() -> None:
     [
         ("producer_byte_rate", 1000.0, "1000"),
         ("producer_byte_rate", 2.9999999, "3"),
+        ("producer_byte_rate", 2.0**63, "9223372036854775807"),
         ("connection_creation_rate", 10.0, "10"),
         ("request_percentage", 5.0, "5.0"),
         ("request_percentage", 12.5, "12.5"),
