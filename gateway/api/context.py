@@ -44,7 +44,7 @@ def _no_connection(_client: Client) -> None:
     """The client of a test has no connection to put first."""
 
 
-def _unmuted(throttle_ms: int) -> None:
+def mute_nothing(throttle_ms: int) -> None:
     """There is no quota: do nothing."""
 
 
@@ -72,7 +72,7 @@ class Client:
     software_name: str = "unknown"
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
-    mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
+    mute: Callable[[int], None] = field(default=mute_nothing, compare=False, repr=False)
     """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this."""
     is_broker: bool = field(default=False, compare=False, repr=False)
     put_first: Callable[[Client], None] = field(default=_no_connection, compare=False, repr=False)

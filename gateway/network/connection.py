@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum, auto
 
-from headgate.gateway.api.context import Client, CloseConnection
+from headgate.gateway.api.context import Client, CloseConnection, mute_nothing
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
 from headgate.gateway.network.protocol_detection import detect
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
@@ -282,7 +282,7 @@ class Connection:
             self.settle()  # no later step of this connection would write
         except Exception as error:  # the resources are released in any case
             logger.error("writing failed at the end of %s", self.client, exc_info=error)
-        self.wake = _nobody
+        self.wake, self.client.mute = _nobody, mute_nothing
         self._frames.discard()
         self._memory.forget(self._granted)  # before the release below, which would grant it
         self._release_memory()
