@@ -284,7 +284,6 @@ for _name, *_ in ROWS:  # Python reads a value of an instance faster if the clas
 
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {
-    "headgate.authentication.timeout.ms": "no listener has a login yet",
     "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
     "replica.socket.receive.buffer.bytes": "a follower leaves the buffers of its sockets to the system",
     "num.replica.fetchers": "one connection to each leader fetches all its partitions",
