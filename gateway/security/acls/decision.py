@@ -52,7 +52,7 @@ class AclPolicy(NamedTuple):
     as_acl_authorizer: bool = False
 
 
-_SUPER_USER = AclDecision(True, DecisionReason.SUPER_USER)
+SUPER_USER = AclDecision(True, DecisionReason.SUPER_USER)
 _NO_MATCHING_ACL = AclDecision(False, DecisionReason.NO_MATCHING_ACL)
 NOT_LOADED = AclDecision(False, DecisionReason.NOT_LOADED)
 
@@ -79,7 +79,7 @@ def decide(
 ) -> AclDecision:
     """Whether a principal may do the operation on a resource. `hosts`: `AclIndex.hosts_of` of the client's address."""
     if principal in policy.super_users:
-        return _SUPER_USER
+        return SUPER_USER
     patterns = index.of_resource(resource, name)
     if not patterns:
         return AclDecision(policy.allow_everyone, DecisionReason.NO_ACL)
@@ -120,7 +120,7 @@ def decide_any(
     hosts = tuple(hosts)
     if policy.as_acl_authorizer:
         if principal in policy.super_users:
-            return _SUPER_USER
+            return SUPER_USER
     else:
         decision = decide(index, policy, principal, hosts, operation, resource, ANY_NAME)
         if decision.is_allowed:
