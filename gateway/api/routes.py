@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from headgate.gateway.api.authorization import Authorizer, of_brokers, with_authorization
+from headgate.gateway.api.authorization import Authorizer, StableAuthorizer, of_brokers, with_authorization
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handler_registration import Registration
@@ -90,8 +90,9 @@ class Route:
         self._throttling = None if quota is None else Throttling(quota, request.api_key)
         if self._throttling is not None:
             self.handler = self._throttling.throttled(self.handler)
-        # A cached response would bypass the authorizer and the quota
-        self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
+        # A cached response would bypass the quota, and an authorizer that may change its mind
+        is_stable = authorizer is None or isinstance(authorizer, StableAuthorizer)
+        self.is_lasting = served.is_lasting if is_stable and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
         # The rules of authorization look at all elements at once

@@ -19,6 +19,7 @@ from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.api.throttling import Quota
+from headgate.gateway.app.authorization import make_authorizer
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
@@ -58,6 +59,7 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Lock, Task, Tasks, WaitList, as_task
+from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
@@ -273,7 +275,7 @@ class Seams:
     make_worker: Callable[[Scheduler, Pool], Worker] | None = None
     """(scheduler, pool) -> what computes compactions; None chooses for the platform, with the first compaction."""
     authorizer: Authorizer | None = None
-    """Decides what clients may do; without an authorizer they may do everything."""
+    """Decides what clients may do, in place of the authorizer of the settings."""
     quota: Quota | None = None
     """Throttles clients; None: never."""
     open_stream: OpenStream | None = None
@@ -412,7 +414,8 @@ class BrokerParts:
             self.log_manager, self.partitions, self.unread_offsets.first, config, clock, scheduler
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, seams.quota)
+        self.services.authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
+        self.dispatcher = Dispatcher(self.services, registrations, self.services.authorizer, seams.quota)
         self._open_files = self.log_manager.files.open_limit()
         limits = _limits(config, self._open_files)
         self.server = Server(
@@ -526,6 +529,9 @@ class BrokerParts:
     def _measure(self) -> None:
         self.maintenance.measure(self.metrics)
         self.metrics.labelled("transactions.aborted", ("reason",), self.transactions.count_aborts)
+        if isinstance(self.services.authorizer, ObservingAuthorizer):
+            refusals = self.services.authorizer.count_refusals
+            self.metrics.labelled("authorizer.observed", ("operation", "resource"), refusals)
         self.metrics.gauge("transactions.ending", lambda: self.transactions.ending_count)
         self.metrics.gauge("requests.parked", lambda: len(self.tasks))
         self.metrics.gauge("connections", lambda: len(self.server.drivers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
+from headgate.gateway.config import authorizer, broker_table, catalogue, listeners, offset_store, topic_config
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
@@ -290,6 +290,20 @@ def _check_offset_stores(loaded: Loaded) -> None:
         loaded.problem(name, "without zookeeper.connect there is one store; set it, or remove the line")
 
 
+def _check_authorizer(loaded: Loaded) -> None:
+    class_name, super_users = "authorizer.class.name", "super.users"
+    loaded.values[class_name] = loaded.values[class_name].strip()
+    text, loaded.values[super_users] = loaded.values[super_users], frozenset()
+    for name, check in (
+        (class_name, lambda: authorizer.check_class_name(loaded.values[class_name])),
+        (super_users, lambda: loaded.values.__setitem__(super_users, authorizer.parse_super_users(text))),
+    ):
+        try:
+            check()
+        except ValueError as error:
+            loaded.problem(name, str(error))
+
+
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:
     text = loaded.values[name] or ""
     loaded.values[name] = ()
@@ -342,6 +356,7 @@ _CHECKS: tuple[Callable[[Loaded], None], ...] = (
     _check_offset_stores,
     _check_listeners,
     _note_unknown_listeners,
+    _check_authorizer,
     _check_order,
     _lift_limits,
 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from random import Random
@@ -28,12 +28,14 @@ from headgate.gateway.config import catalogue, group_config
 from headgate.gateway.config.definition import Definition
 from headgate.gateway.metadata.image import FailedReplicas, Image, Node, changed_topics
 from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
+from headgate.gateway.metadata.planning import acls as acl_plans
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.scram import ScramPlan, change_scram_credentials
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.tasks import Ask, Task, WaitList, as_task, run
+from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -257,6 +259,14 @@ class MetadataStore(ABC):
         """Set and remove SCRAM credentials of users, see `planning.scram.change_scram_credentials`."""
         plan = change_scram_credentials(self.planned, request)
         return plan, self.submit(plan.records)
+
+    def create_acls(self, bindings: Iterable[AclBinding]) -> Change:
+        """Create checked ACLs, see `planning.acls.create_acls`."""
+        return self.submit(acl_plans.create_acls(self.planned, bindings, self._random))
+
+    def delete_acls(self, bindings: Iterable[AclBinding]) -> Change:
+        """Delete ACLs, see `planning.acls.delete_acls`."""
+        return self.submit(acl_plans.delete_acls(self.planned, bindings))
 
     def take_producer_ids(self) -> tuple[range, Change]:
         """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""

@@ -27,6 +27,8 @@ METRICS = (
         "Time from a request to its response, waits included, for one in 64 requests of an API (and for the first ones)."),
     Row("row.errors", "headgate_row_errors_total", COUNTER,
         "Topics, partitions, groups and other parts of requests that were refused while the rest was processed, by error."),
+    Row("authorizer.observed", "headgate_authorizer_observed_refusals_total", COUNTER,
+        "Operations that headgate.authorizer.mode=observe allowed and the ACLs would refuse, by operation and resource type."),
     Row("requests.parked", "headgate_requests_parked", GAUGE, "Requests that wait: for records, for a disk, for members of a group."),
     Row("transactions.aborted", "headgate_transactions_aborted_total", COUNTER,
         "Transactions that the coordinator has aborted, by reason: overdue, or replaced by another producer with the id."),

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headgate.gateway.security.acls.index import AclIndex
-from headgate.protocol.acls import AclBinding
+from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
+from headgate.protocol.internal.metadata import AccessControlEntryRecord
 
 
 class AclsImage(NamedTuple):
@@ -51,3 +52,30 @@ class AclsDraft:
         removed = [binding for binding in self._changed if binding in before and binding not in self._ids]
         added = [binding for binding in self._changed if binding in self._ids and binding not in before]
         return AclsImage(self._by_id, self._ids, self._image.index.changed(removed, added))
+
+
+def binding_of(record: AccessControlEntryRecord) -> AclBinding:
+    """The ACL of a record. Numbers that are unknown here become UNKNOWN, and such an ACL decides nothing."""
+    return AclBinding(
+        AclResource(record.resource_type),
+        record.resource_name,
+        PatternType(record.pattern_type),
+        record.principal,
+        record.host,
+        AclOperation(record.operation),
+        AclPermission(record.permission_type),
+    )
+
+
+def record_of(acl_id: bytes, binding: AclBinding) -> AccessControlEntryRecord:
+    """The record of an ACL."""
+    return AccessControlEntryRecord(
+        acl_id,
+        int(binding.resource_type),
+        binding.resource_name,
+        int(binding.pattern_type),
+        binding.principal,
+        binding.host,
+        int(binding.operation),
+        int(binding.permission),
+    )

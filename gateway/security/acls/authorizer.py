@@ -48,6 +48,9 @@ _Decisions: TypeAlias = dict[tuple[str, str, AclOperation, AclResource, str | No
 class ClusterMetadataAuthorizer:
     """Decides by the ACLs that `source` returns at the moment; None while they are not loaded."""
 
+    reads_acls = True
+    """CreateAcls and the like change what this authorizer decides by."""
+
     def __init__(self, source: Callable[[], AclsImage | None], policy: AclPolicy) -> None:
         self.policy = policy
         self._source = source
@@ -101,9 +104,7 @@ class ClusterMetadataAuthorizer:
             return decide_any(index, self.policy, principal, hosts, operation, resource)
         return decide(index, self.policy, principal, hosts, operation, resource, name)
 
-    def _remember(
-        self, key: tuple[str, str, AclOperation, AclResource, str | None], decision: AclDecision
-    ) -> None:
+    def _remember(self, key: tuple[str, str, AclOperation, AclResource, str | None], decision: AclDecision) -> None:
         if len(key[0]) + len(key[4] or "") > MAX_REMEMBERED_LENGTH:
             return
         if len(self._young) >= MAX_REMEMBERED:

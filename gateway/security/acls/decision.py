@@ -126,9 +126,7 @@ def decide_any(
         if decision.is_allowed:
             return decision
     bearing = [
-        binding
-        for binding in index.of_type(resource, principal, hosts)
-        if binding.operation in _DENYING[operation]
+        binding for binding in index.of_type(resource, principal, hosts) if binding.operation in _DENYING[operation]
     ]
     denying = {
         (binding.pattern_type, binding.resource_name): binding
@@ -163,5 +161,5 @@ def _covering(binding: AclBinding, denying: _Denials, lengths: Iterable[int]) ->
         return None
     if is_literal and (PatternType.LITERAL, name) in denying:
         return denying[PatternType.LITERAL, name]
-    prefixes = (name[:length] for length in lengths if length <= len(name))
-    return next((denying[PatternType.PREFIXED, each] for each in prefixes if (PatternType.PREFIXED, each) in denying), None)
+    prefixes = ((PatternType.PREFIXED, name[:length]) for length in lengths if length <= len(name))
+    return next((denying[prefix] for prefix in prefixes if prefix in denying), None)

@@ -80,9 +80,8 @@ class AclIndex(NamedTuple):
         lengths = self.lengths.get(resource)
         if lengths:
             prefixed = self.patterns[resource, PatternType.PREFIXED]
-            for length in lengths:
-                if length <= len(name) and name[:length] in prefixed:
-                    found.append(prefixed[name[:length]])
+            prefixes = (name[:length] for length in lengths if length <= len(name))
+            found += [prefixed[prefix] for prefix in prefixes if prefix in prefixed]
         if literal and WILDCARD in literal and name != WILDCARD:
             found.append(literal[WILDCARD])
         return found

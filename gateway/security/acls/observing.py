@@ -40,6 +40,11 @@ class ObservingAuthorizer:
         self.counts: Counter[tuple[str, str]] = Counter()
         """The number of all would-be refusals, by the names of operation and resource type."""
 
+    @property
+    def reads_acls(self) -> bool:
+        """Whether the other authorizer decides by the ACLs of the metadata."""
+        return getattr(self.authorizer, "reads_acls", False)
+
     def allows(self, client: Requester, operation: AclOperation, resource: AclResource, name: str) -> bool:
         """True. A refusal is noted."""
         if not self.authorizer.allows(client, operation, resource, name):

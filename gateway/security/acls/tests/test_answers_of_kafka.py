@@ -14,7 +14,8 @@ from headgate.gateway.security.acls.tests.asked import ASKED_ADDRESSES, NETWORKS
 HERE = Path(__file__).parent
 RECORDED = (HERE / "answers_of_kafka.txt").read_text().splitlines()
 OF_NETWORKS = (HERE / "networks_of_kafka.txt").read_text().splitlines()
-NEVER_A_CLIENT = "0.0.0.0"  # noqa: S104  Kafka counts this address to no network
+NEVER_A_CLIENT = "0.0.0.0"
+"""Kafka counts this address to no network."""
 BLOCKS = [*blocks()]
 
 
@@ -45,7 +46,7 @@ def test_the_recorded_answers_differ_enough_to_find_a_mistake() -> None:
     assert sum(" " in line for line in RECORDED) > 50, "the two authorizers differ about any resource"
 
 
-@pytest.mark.parametrize(("network", "line"), [*zip(NETWORKS, OF_NETWORKS, strict=True)])
+@pytest.mark.parametrize("network, line", [*zip(NETWORKS, OF_NETWORKS, strict=True)])
 def test_a_network_has_the_addresses_that_kafka_counts(network: str, line: str) -> None:
     for address, answer in zip(ASKED_ADDRESSES, line, strict=True):
         if address != NEVER_A_CLIENT:

@@ -23,7 +23,7 @@ from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclR
 from headgate.protocol.tests.examples import share
 
 IMPLYING = {
-    AclOperation.DESCRIBE: "READ WRITE DELETE ALTER".split(),
+    AclOperation.DESCRIBE: ["READ", "WRITE", "DELETE", "ALTER"],
     AclOperation.DESCRIBE_CONFIGS: ["ALTER_CONFIGS"],
 }
 
