@@ -51,11 +51,12 @@ def _delete_acls(request: DeleteAclsRequest, context: HandlerContext) -> Task[An
 
 
 def _result(found: Sequence[AclBinding]) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(matching_acls=lazy_map(found, _row))
+    return DeleteAclsFilterResult(error_message=None, matching_acls=lazy_map(found, _row))
 
 
 def _row(binding: AclBinding) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
+        error_message=None,
         resource_type=binding.resource_type,
         resource_name=binding.resource_name,
         pattern_type=binding.pattern_type,
