@@ -106,6 +106,11 @@ class AclBinding(NamedTuple):
     def pattern(self) -> ResourcePattern:
         return ResourcePattern(self.resource_type, self.resource_name, self.pattern_type)
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a part has a meaning that only newer versions know: such an ACL decides nothing here."""
+        return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
+
     def __str__(self) -> str:
         return f"{self.permission.name} {self.operation.name} on {self.pattern} to {self.principal} from {self.host}"
 

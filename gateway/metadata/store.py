@@ -411,7 +411,7 @@ class MetadataStore(ABC):
         configs = new.broker_configs(self._config.node_id)
         if configs != old.broker_configs(self._config.node_id):
             self._config.change(*configs)
-        for line in _log_lines(change.records, old):
+        for line in (*_log_lines(change.records, old), *acl_plans.log_lines(change.records, old)):
             if self.knows_topics:  # else the topics are old, and this broker has just started
                 logger.info("%s", line)
         names = changed_topics(change.records, old, new)

@@ -5,13 +5,13 @@ Refusals have the sentences of AclControlManager and AclApis of Apache Kafka 4.1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.security.acls import hosts
-from headgate.gateway.security.acls.acls_image import AclsImage, record_of
+from headgate.gateway.security.acls.acls_image import AclsImage, binding_of, record_of
 from headgate.protocol.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -22,12 +22,13 @@ from headgate.protocol.acls import (
     PatternType,
 )
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, RemoveAccessControlEntryRecord
+from headgate.protocol.internal.metadata import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from headgate.protocol.steps import Steps
 
 MAX_CHANGES = 10_000
 """The limit of Kafka's controller for one request."""
 _TESTED_A_STEP = 1000
+_LINES = 20
 
 
 def check_new(binding: AclBinding) -> None:
@@ -82,6 +83,17 @@ def _checked(records: list[MetadataRecord]) -> list[MetadataRecord]:
         sentence = "Unable to perform excessively large batch operation."
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{sentence} A request may change {MAX_CHANGES} ACLs")
     return records
+
+
+def log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
+    """The log lines of changed ACLs: each, or of many their number."""
+    created = [binding_of(record) for record in records if isinstance(record, AccessControlEntryRecord)]
+    deleted = [old.acls.by_id[record.id] for record in records if isinstance(record, RemoveAccessControlEntryRecord)]
+    for done, bindings in (("created", created), ("deleted", deleted)):
+        if len(bindings) > _LINES:
+            yield f"{done} {len(bindings)} ACLs"
+        else:
+            yield from (f"{done} ACL: {binding}" for binding in bindings)
 
 
 def matching(acls: AclsImage, wanted: AclFilter) -> Steps[Sequence[AclBinding]]:
