@@ -85,6 +85,6 @@ def image_records(image: Image, removed: Collection[bytes]) -> Iterator[Metadata
             yield from partition_records(topic.topic_id, index, (state,))
         yield from config_records(topic.name, topic.configs)
     for acl_id, binding in image.acls.by_id.items():
-        yield record_of(acl_id, binding)
+        yield record_of(binding, acl_id)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=image.controller_id, next_producer_id=image.next_producer_id)

@@ -260,9 +260,13 @@ class MetadataStore(ABC):
         plan = change_scram_credentials(self.planned, request)
         return plan, self.submit(plan.records)
 
+    def check_new_acl(self, binding: AclBinding) -> None:
+        """Check an ACL before its creation. Raises KafkaError(INVALID_REQUEST)."""
+        acl_plans.check_new(binding)
+
     def create_acls(self, bindings: Iterable[AclBinding]) -> Change:
         """Create checked ACLs, see `planning.acls.create_acls`."""
-        return self.submit(acl_plans.create_acls(self.planned, bindings, self._random))
+        return self.submit(acl_plans.create_acls(self.planned, bindings))
 
     def delete_acls(self, bindings: Iterable[AclBinding]) -> Change:
         """Delete ACLs, see `planning.acls.delete_acls`."""

@@ -12,7 +12,6 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.api.refusals import refusal
-from headgate.gateway.metadata.planning.acls import check_new
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError
@@ -33,7 +32,7 @@ def _create_acls(request: CreateAclsRequest, context: HandlerContext) -> Task[An
     for number, creation in enumerate(request.creations, 1):
         binding = binding_of(creation)
         try:
-            check_new(binding)
+            broker.metadata.check_new_acl(binding)
             bindings.append(binding)
             rows.append(AclCreationResult())
         except KafkaError as error:

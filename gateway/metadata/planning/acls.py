@@ -1,4 +1,4 @@
-"""Plans that create and delete ACLs. Pure but for the random ids: an image in, records out.
+"""Plans that create and delete ACLs. Pure: an image in, records out.
 
 Refusals have the sentences of AclControlManager and AclApis of Apache Kafka 4.1.
 """
@@ -6,12 +6,10 @@ Refusals have the sentences of AclControlManager and AclApis of Apache Kafka 4.1
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from random import Random
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.security.acls import hosts
-from headgate.gateway.security.acls.acls_image import AclsImage, binding_of, record_of
+from headgate.gateway.security.acls.acls_image import AclsImage, acl_id_of, binding_of, record_of
 from headgate.protocol.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -63,13 +61,10 @@ def check_filter(wanted: AclFilter) -> None:
         raise _invalid("Unknown entryFilter.")
 
 
-def create_acls(image: Image, bindings: Iterable[AclBinding], random: Random) -> list[MetadataRecord]:
+def create_acls(image: Image, bindings: Iterable[AclBinding]) -> list[MetadataRecord]:
     """The records that create checked ACLs; those that exist need none. Raises KafkaError(POLICY_VIOLATION)."""
     new = [binding for binding in dict.fromkeys(bindings) if binding not in image.acls.ids]
-    ids = set[bytes]()
-    while len(ids) < len(new):
-        ids.add(new_topic_id(random, image.acls.by_id))
-    return _checked([record_of(acl_id, binding) for acl_id, binding in zip(sorted(ids), new, strict=True)])
+    return _checked([record_of(binding, acl_id_of(binding)) for binding in new])
 
 
 def delete_acls(image: Image, bindings: Iterable[AclBinding]) -> list[MetadataRecord]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import NamedTuple
 
 from headgate.gateway.security.acls.index import AclIndex
@@ -31,20 +32,21 @@ class AclsDraft:
         self._changed: dict[AclBinding, None] = {}
 
     def add(self, acl_id: bytes, binding: AclBinding) -> None:
-        """Add an ACL. Raises ValueError if the id or the binding is there already."""
-        if acl_id in self._by_id or binding in self._ids:
-            raise ValueError(f"the ACL {acl_id.hex()} exists already: {binding}")
+        """Add an ACL, unless it is there: others may have been faster. Raises ValueError for the id of another ACL."""
+        if self._by_id.get(acl_id, binding) != binding:
+            raise ValueError(f"the id {acl_id.hex()} of {binding} is that of {self._by_id[acl_id]}")
+        if binding in self._ids:
+            return
         self._by_id[acl_id] = binding
         self._ids[binding] = acl_id
         self._changed[binding] = None
 
     def remove(self, acl_id: bytes) -> None:
-        """Remove an ACL. Raises ValueError for an unknown id."""
+        """Remove an ACL, unless it is gone: others may have been faster."""
         binding = self._by_id.pop(acl_id, None)
-        if binding is None:
-            raise ValueError(f"no ACL has the id {acl_id.hex()}")
-        del self._ids[binding]
-        self._changed[binding] = None
+        if binding is not None:
+            del self._ids[binding]
+            self._changed[binding] = None
 
     def finish(self) -> AclsImage:
         """The image after all records."""
@@ -52,6 +54,26 @@ class AclsDraft:
         removed = [binding for binding in self._changed if binding in before and binding not in self._ids]
         added = [binding for binding in self._changed if binding in self._ids and binding not in before]
         return AclsImage(self._by_id, self._ids, self._image.index.changed(removed, added))
+
+
+def acl_id_of(binding: AclBinding) -> bytes:
+    """The id of a new ACL: equal ACLs have equal ids, so that brokers of a cluster agree. Kafka takes any UUID."""
+    made = bytearray(sha256("\0".join(map(str, map(_plain, binding))).encode("utf-8", "surrogatepass")).digest()[:16])
+    made[6] = made[6] & 0x0F | 0x80  # version 8 of RFC 9562
+    made[8] = made[8] & 0x3F | 0x80
+    return bytes(made)
+
+
+def _plain(field: str | int) -> str | int:
+    return field if isinstance(field, str) else int(field)
+
+
+def image_of(bindings: Iterable[AclBinding]) -> AclsImage:
+    """The image of these ACLs alone."""
+    draft = AclsDraft(NO_ACLS)
+    for binding in bindings:
+        draft.add(acl_id_of(binding), binding)
+    return draft.finish()
 
 
 def binding_of(record: AccessControlEntryRecord) -> AclBinding:
@@ -67,7 +89,7 @@ def binding_of(record: AccessControlEntryRecord) -> AclBinding:
     )
 
 
-def record_of(acl_id: bytes, binding: AclBinding) -> AccessControlEntryRecord:
+def record_of(binding: AclBinding, acl_id: bytes) -> AccessControlEntryRecord:
     """The record of an ACL."""
     return AccessControlEntryRecord(
         acl_id,

@@ -9,11 +9,15 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, partition_records, scram_records
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
+from headgate.gateway.security.acls.acls_image import binding_of
+from headgate.protocol.acls import ResourcePattern
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
+    AccessControlEntryRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -73,16 +77,17 @@ def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[Metada
 
 
 class Touched(NamedTuple):
-    """The subjects of records: topics by name, other resources with configs, and users; producer ids or features."""
+    """The subjects of records: topics by name, other resources with configs, users, ACLs; producer ids or features."""
 
     topics: set[str]
     resources: set[tuple[int, str]]
+    acls: set[ResourcePattern]
     has_others: bool
 
 
 def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
     """The subjects that records change. Topic ids are looked up in the images."""
-    topics, resources, has_others = set[str](), set[tuple[int, str]](), False
+    topics, resources, acls, has_others = set[str](), set[tuple[int, str]](), set[ResourcePattern](), False
     for record in records:
         match record:
             case TopicRecord():
@@ -97,6 +102,10 @@ def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
                 resources.add((record.resource_type, record.resource_name))
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 resources.add((USER_RESOURCE, record.name))
+            case AccessControlEntryRecord():
+                acls.add(binding_of(record).pattern)
+            case RemoveAccessControlEntryRecord():
+                acls.update(image.acls.by_id[record.id].pattern for image in images if record.id in image.acls.by_id)
             case _:
                 has_others = True
-    return Touched(topics, resources, has_others)
+    return Touched(topics, resources, acls, has_others)

@@ -69,7 +69,7 @@ def test_what_records_touch() -> None:
         RemoveTopicRecord(topic_id=OLD.topic_id),
         ConfigRecord(resource_type=GROUP_RESOURCE, resource_name="g", name="n", value="v"),
     ]
-    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, False)
+    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, set(), False)
     assert touched([ProducerIdsRecord(broker_id=0, next_producer_id=5)], IMAGE).has_others
 
 
