@@ -16,7 +16,6 @@ from headgate.gateway.runtime.tasks import Silent, Task
 from headgate.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headgate.gateway.api.authorization import Authorizer
     from headgate.gateway.api.conversion import Conversions
     from headgate.gateway.api.fetch_sessions import FetchSessions
     from headgate.gateway.config import BrokerConfig
@@ -123,8 +122,8 @@ class Services:
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None
-    authorizer: Authorizer | None = None
-    """Decides what clients may do; None: they may do everything."""
+    authorizer: object | None = None
+    """Decides what clients may do (`gateway.api.authorization.Authorizer`); None: they may do everything."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
     """The number of refused rows in otherwise successful responses, by error."""
 

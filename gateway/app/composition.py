@@ -414,8 +414,9 @@ class BrokerParts:
             self.log_manager, self.partitions, self.unread_offsets.first, config, clock, scheduler
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.services.authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
-        self.dispatcher = Dispatcher(self.services, registrations, self.services.authorizer, seams.quota)
+        authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
+        self.services.authorizer = authorizer
+        self.dispatcher = Dispatcher(self.services, registrations, authorizer, seams.quota)
         self._open_files = self.log_manager.files.open_limit()
         limits = _limits(config, self._open_files)
         self.server = Server(

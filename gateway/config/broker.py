@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.config import authorizer, broker_table, catalogue, listeners, offset_store, topic_config
+from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
+from headgate.gateway.security.acls import settings
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
@@ -293,15 +294,14 @@ def _check_offset_stores(loaded: Loaded) -> None:
 def _check_authorizer(loaded: Loaded) -> None:
     class_name, super_users = "authorizer.class.name", "super.users"
     loaded.values[class_name] = loaded.values[class_name].strip()
-    text, loaded.values[super_users] = loaded.values[super_users], frozenset()
-    for name, check in (
-        (class_name, lambda: authorizer.check_class_name(loaded.values[class_name])),
-        (super_users, lambda: loaded.values.__setitem__(super_users, authorizer.parse_super_users(text))),
-    ):
-        try:
-            check()
-        except ValueError as error:
-            loaded.problem(name, str(error))
+    try:
+        settings.check_class_name(loaded.values[class_name])
+    except ValueError as error:
+        loaded.problem(class_name, str(error))
+    try:
+        loaded.values[super_users] = settings.parse_super_users(loaded.values[super_users])
+    except ValueError as error:
+        loaded.problem(super_users, str(error))
 
 
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:

@@ -5,7 +5,6 @@ v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (K
 
 from typing import Any
 
-from headgate.gateway.api.acl_requests import binding_of, require_acls
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
@@ -13,6 +12,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.api.refusals import refusal
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
+from headgate.gateway.security.acls.acl_requests import binding_of, require_acls
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -38,6 +38,6 @@ def _create_acls(request: CreateAclsRequest, context: HandlerContext) -> Task[An
         except KafkaError as error:
             rows.append(AclCreationResult(*refusal(broker, error)))
         if not number % _CHECKED_A_STEP:
-            yield
+            yield None
     change = broker.metadata.create_acls(bindings)
     return (yield from value_of(settled(context, change, lambda: CreateAclsResponse(results=rows))))

@@ -6,7 +6,6 @@ v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (K
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.gateway.api.acl_requests import filter_of, require_acls
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
@@ -15,6 +14,7 @@ from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.api.refusals import refusal
 from headgate.gateway.metadata.planning.acls import check_filter, matching
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
+from headgate.gateway.security.acls.acl_requests import filter_of, require_acls
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.delete_acls import (
@@ -45,7 +45,7 @@ def _delete_acls(request: DeleteAclsRequest, context: HandlerContext) -> Task[An
             rows.append(_result(found))
         except KafkaError as error:
             rows.append(DeleteAclsFilterResult(*refusal(broker, error)))
-        yield
+        yield None
     change = broker.metadata.delete_acls(deleted)
     return (yield from value_of(settled(context, change, lambda: DeleteAclsResponse(filter_results=rows))))
 

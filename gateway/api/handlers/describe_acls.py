@@ -5,13 +5,13 @@ v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (K
 
 from typing import Any
 
-from headgate.gateway.api.acl_requests import filter_of, require_acls
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.metadata.planning.acls import matching
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few
+from headgate.gateway.security.acls.acl_requests import filter_of, require_acls
 from headgate.protocol.acls import AclBinding, ResourcePattern
 from headgate.protocol.messages.describe_acls import (
     AclDescription,

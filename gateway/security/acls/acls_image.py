@@ -16,7 +16,7 @@ class AclsImage(NamedTuple):
 
     by_id: Mapping[bytes, AclBinding]
     ids: Mapping[AclBinding, bytes]
-    index: AclIndex
+    acl_index: AclIndex
 
 
 NO_ACLS = AclsImage({}, {}, AclIndex.empty())
@@ -53,19 +53,17 @@ class AclsDraft:
         before = self._image.ids
         removed = [binding for binding in self._changed if binding in before and binding not in self._ids]
         added = [binding for binding in self._changed if binding in self._ids and binding not in before]
-        return AclsImage(self._by_id, self._ids, self._image.index.changed(removed, added))
+        return AclsImage(self._by_id, self._ids, self._image.acl_index.changed(removed, added))
 
 
 def acl_id_of(binding: AclBinding) -> bytes:
     """The id of a new ACL: equal ACLs have equal ids, so that brokers of a cluster agree. Kafka takes any UUID."""
-    made = bytearray(sha256("\0".join(map(str, map(_plain, binding))).encode("utf-8", "surrogatepass")).digest()[:16])
+    numbers = binding.resource_type, binding.pattern_type, binding.operation, binding.permission
+    parts = [*(str(int(number)) for number in numbers), binding.resource_name, binding.principal, binding.host]
+    made = bytearray(sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16])
     made[6] = made[6] & 0x0F | 0x80  # version 8 of RFC 9562
     made[8] = made[8] & 0x3F | 0x80
     return bytes(made)
-
-
-def _plain(field: str | int) -> str | int:
-    return field if isinstance(field, str) else int(field)
 
 
 def image_of(bindings: Iterable[AclBinding]) -> AclsImage:

@@ -17,15 +17,20 @@ from headgate.protocol.acls import AclOperation, AclResource
 MAX_REMEMBERED = 1 << 14
 """Decisions of a generation: two of them, with names of a usual length, take ten megabytes."""
 MAX_REMEMBERED_LENGTH = 300
-"""A client chooses the name of its principal and of groups: the decision about a longer one is made anew."""
-_MAX_HOSTS = 1 << 12
+"""A client chooses the name of its principal and of groups: the decision about a longer one is not remembered."""
+MAX_HOSTS = 1 << 12
 
 
 class Requester(Protocol):
     """The client that asks; `gateway.api.context.Client`."""
 
-    principal: str
-    remote_host: str
+    @property
+    def principal(self) -> str:
+        """Type and name, as in "User:alice"."""
+
+    @property
+    def remote_host(self) -> str:
+        """The address as text."""
 
 
 class Asked(NamedTuple):
@@ -99,7 +104,7 @@ class ClusterMetadataAuthorizer:
     ) -> AclDecision:
         if self._acls is None:
             return SUPER_USER if principal in self.policy.super_users else NOT_LOADED
-        index, hosts = self._acls.index, self._hosts_of(host)
+        index, hosts = self._acls.acl_index, self._hosts_of(host)
         if name is None:
             return decide_any(index, self.policy, principal, hosts, operation, resource)
         return decide(index, self.policy, principal, hosts, operation, resource, name)
@@ -115,8 +120,8 @@ class ClusterMetadataAuthorizer:
         """The hosts of ACLs that mean this address."""
         hosts = self._hosts.get(host)
         if hosts is None:
-            if len(self._hosts) >= _MAX_HOSTS:
+            if len(self._hosts) >= MAX_HOSTS:
                 self._hosts.clear()
-            index = AclIndex.empty() if self._acls is None else self._acls.index
+            index = AclIndex.empty() if self._acls is None else self._acls.acl_index
             hosts = self._hosts[host] = index.hosts_of(host)
         return hosts

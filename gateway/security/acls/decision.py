@@ -53,19 +53,21 @@ class AclPolicy(NamedTuple):
 
 
 SUPER_USER = AclDecision(True, DecisionReason.SUPER_USER)
-_NO_MATCHING_ACL = AclDecision(False, DecisionReason.NO_MATCHING_ACL)
+NO_MATCHING_ACL = AclDecision(False, DecisionReason.NO_MATCHING_ACL)
 NOT_LOADED = AclDecision(False, DecisionReason.NOT_LOADED)
 
 _IMPLYING = {
     AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
-_DENYING: Mapping[AclOperation, frozenset[AclOperation]] = {
+DENYING: Mapping[AclOperation, frozenset[AclOperation]] = {
     operation: frozenset((operation, AclOperation.ALL)) for operation in AclOperation
 }
-_ALLOWING: Mapping[AclOperation, frozenset[AclOperation]] = {
-    operation: same.union(_IMPLYING.get(operation, ())) for operation, same in _DENYING.items()
+"""The operations of a denying ACL that deny an operation."""
+ALLOWING: Mapping[AclOperation, frozenset[AclOperation]] = {
+    operation: same.union(_IMPLYING.get(operation, ())) for operation, same in DENYING.items()
 }
+"""The operations of an allowing ACL that allow an operation."""
 
 
 def decide(
@@ -89,15 +91,15 @@ def decide(
         for key in wanted:
             for binding in rows.get(key, ()):
                 if binding.permission is AclPermission.DENY:
-                    if binding.operation in _DENYING[operation]:
+                    if binding.operation in DENYING[operation]:
                         return AclDecision(False, DecisionReason.DENYING_ACL, binding)
                 elif (
                     allowing is None
                     and binding.permission is AclPermission.ALLOW
-                    and binding.operation in _ALLOWING[operation]
+                    and binding.operation in ALLOWING[operation]
                 ):
                     allowing = binding
-    return _NO_MATCHING_ACL if allowing is None else AclDecision(True, DecisionReason.ALLOWING_ACL, allowing)
+    return NO_MATCHING_ACL if allowing is None else AclDecision(True, DecisionReason.ALLOWING_ACL, allowing)
 
 
 ANY_NAME = "hardcode"
@@ -126,7 +128,7 @@ def decide_any(
         if decision.is_allowed:
             return decision
     bearing = [
-        binding for binding in index.of_type(resource, principal, hosts) if binding.operation in _DENYING[operation]
+        binding for binding in index.of_type(resource, principal, hosts) if binding.operation in DENYING[operation]
     ]
     denying = {
         (binding.pattern_type, binding.resource_name): binding
@@ -144,17 +146,17 @@ def decide_any(
 def _first_open(bearing: Iterable[AclBinding], denying: _Denials) -> AclDecision:
     """The first allowing ACL whose pattern no denial covers, or the denial that covers the last one."""
     lengths = {len(name) for pattern_type, name in denying if pattern_type is PatternType.PREFIXED}
-    covering = None
+    denied_by = None
     for binding in bearing:
         if binding.permission is AclPermission.ALLOW:
-            denial = _covering(binding, denying, lengths)
+            denial = covering(binding, denying, lengths)
             if denial is None:
                 return AclDecision(True, DecisionReason.ALLOWING_ACL, binding)
-            covering = denial
-    return _NO_MATCHING_ACL if covering is None else AclDecision(False, DecisionReason.DENYING_ACL, covering)
+            denied_by = denial
+    return NO_MATCHING_ACL if denied_by is None else AclDecision(False, DecisionReason.DENYING_ACL, denied_by)
 
 
-def _covering(binding: AclBinding, denying: _Denials, lengths: Iterable[int]) -> AclBinding | None:
+def covering(binding: AclBinding, denying: _Denials, lengths: Iterable[int]) -> AclBinding | None:
     """The denial that covers all resources of a pattern; none covers `*`. `lengths`: of the names of prefixed ones."""
     name, is_literal = binding.resource_name, binding.pattern_type is PatternType.LITERAL
     if is_literal and name == WILDCARD:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from headgate.gateway.security.acls.hosts import address_text, network_of, networks_with
+from headgate.gateway.security.acls.hosts import Network, address_text, network_of, networks_with
 from headgate.protocol.acls import WILDCARD, WILDCARD_PRINCIPAL, AclBinding, AclResource, PatternType
 
 Bindings: TypeAlias = Mapping[AclBinding, None]
@@ -26,8 +26,8 @@ class AclIndex(NamedTuple):
     patterns: Patterns
     principals: Mapping[AclResource, OfPattern]
     """The ACLs of all patterns of a type, by principal and host."""
-    networks: Mapping[Any, Mapping[str, Bindings]]
-    """The ACLs whose host is compared by bits, by network and by the host's text."""
+    hosts: Mapping[Network | str, Mapping[str, Bindings]]
+    """The ACLs with another host than `*`, by network or else by text (`hosts.network_of`), then by text."""
     lengths: Mapping[AclResource, tuple[int, ...]]
     """The lengths of the names of prefixed patterns, the longest first."""
 
@@ -38,7 +38,7 @@ class AclIndex(NamedTuple):
 
     def changed(self, removed: Iterable[AclBinding], added: Iterable[AclBinding]) -> AclIndex:
         """The index without and with these ACLs. None of `added` may be present, all of `removed` have to be."""
-        trees = [_Tree(root) for root in (self.patterns, self.principals, self.networks)]
+        trees = [_Tree(root) for root in (self.patterns, self.principals, self.hosts)]
         for binding in removed:
             for tree, path in zip(trees, _paths(binding), strict=True):
                 if path:
@@ -47,8 +47,8 @@ class AclIndex(NamedTuple):
             for tree, path in zip(trees, _paths(binding), strict=True):
                 if path:
                     tree.add(path)
-        patterns, principals, networks = (tree.root for tree in trees)
-        return AclIndex(patterns, principals, networks, self._lengths(patterns))
+        patterns, principals, hosts = (tree.root for tree in trees)
+        return AclIndex(patterns, principals, hosts, self._lengths(patterns))
 
     def _lengths(self, patterns: Patterns) -> Mapping[AclResource, tuple[int, ...]]:
         """The lengths of prefixed names in other patterns; those of unchanged types are kept."""
@@ -64,11 +64,11 @@ class AclIndex(NamedTuple):
 
     def hosts_of(self, client_host: str) -> tuple[str, ...]:
         """The hosts of ACLs that mean a client's address."""
-        text = address_text(client_host)
-        found = [WILDCARD, text] if text != WILDCARD else [WILDCARD]
-        if self.networks:
+        found = [WILDCARD]
+        if self.hosts:
+            found += self.hosts.get(address_text(client_host), ())
             for network in networks_with(client_host):
-                found += self.networks.get(network, ())
+                found += self.hosts.get(network, ())
         return tuple(found)
 
     def of_resource(self, resource: AclResource, name: str) -> list[OfPattern]:
@@ -103,11 +103,11 @@ def keys(principal: str, hosts: Iterable[str]) -> list[tuple[str, str]]:
 def _paths(binding: AclBinding) -> tuple[tuple[Any, ...], ...]:
     """The places of a binding in the three mappings of an index; an empty one for none."""
     key = binding.principal, binding.host
-    network = network_of(binding.host)
+    host = network_of(binding.host) or binding.host
     return (
         ((binding.resource_type, binding.pattern_type), binding.resource_name, key, binding),
         (binding.resource_type, key, binding),
-        () if network is None else (network, binding.host, binding),
+        () if binding.host == WILDCARD else (host, binding.host, binding),
     )
 
 

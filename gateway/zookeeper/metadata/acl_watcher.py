@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.config.authorizer import PYTHON_PREFIX
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.security.acls.acls_image import AclsDraft, acl_id_of, record_of
+from headgate.gateway.security.acls.settings import PYTHON_PREFIX
 from headgate.gateway.zookeeper.layout.acls import (
     CHANGES_PATHS,
     TYPE_PATHS,
@@ -161,7 +161,7 @@ class AclWatcher:
 
 def _of_pattern(image: Image, pattern: ResourcePattern) -> dict[AclBinding, bytes]:
     """The ACLs of a pattern with their ids."""
-    names = image.acls.index.patterns.get((pattern.resource_type, pattern.pattern_type), {})
+    names = image.acls.acl_index.patterns.get((pattern.resource_type, pattern.pattern_type), {})
     return {binding: image.acls.ids[binding] for rows in names.get(pattern.name, {}).values() for binding in rows}
 
 

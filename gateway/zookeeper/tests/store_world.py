@@ -158,7 +158,7 @@ class StoreWorld:
         assert image.features == found.image.features
         if reads_acls(self.config):
             assert image.acls.ids == found.image.acls.ids
-            assert image.acls.index == found.image.acls.index
+            assert image.acls.acl_index == found.image.acls.acl_index
             assert cluster.acls == found.acls
         assert image.next_producer_id <= found.image.next_producer_id  # what others take is seen when it is needed
         assert cluster.topics == found.topics

@@ -179,10 +179,12 @@ def test_a_changed_index_equals_a_new_one(changes: list[list[AclBinding]]) -> No
 
 
 def forgets_nothing(patch: pytest.MonkeyPatch) -> None:
-    def follow(self: ClusterMetadataAuthorizer) -> None:
-        self._acls = self._source()
+    decide, remembered = ClusterMetadataAuthorizer.decide, dict[Any, Any]()
 
-    patch.setattr(ClusterMetadataAuthorizer, "_follow", follow)
+    def decided(self: ClusterMetadataAuthorizer, *asked: Any) -> Any:
+        return remembered.setdefault((id(self), asked), decide(self, *asked))
+
+    patch.setattr(ClusterMetadataAuthorizer, "decide", decided)
 
 
 def remembers_without_the_host(patch: pytest.MonkeyPatch) -> None:
@@ -191,11 +193,11 @@ def remembers_without_the_host(patch: pytest.MonkeyPatch) -> None:
 
 
 def denies_what_is_implied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_module, "_DENYING", decision_module._ALLOWING)
+    patch.setattr(decision_module, "DENYING", decision_module.ALLOWING)
 
 
 def implies_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_module, "_ALLOWING", decision_module._DENYING)
+    patch.setattr(decision_module, "ALLOWING", decision_module.DENYING)
 
 
 def _without(attribute: str, is_left_out: Callable[[Any, str], bool]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -211,7 +213,7 @@ def _without(attribute: str, is_left_out: Callable[[Any, str], bool]) -> Callabl
 
 
 def _is_wildcard(rows: Any, _name: str) -> bool:
-    return next(iter(next(iter(rows.values())))).resource_name == "*"
+    return bool(next(iter(next(iter(rows.values())))).resource_name == "*")
 
 
 def _is_shorter_prefix(rows: Any, name: str) -> bool:
@@ -224,11 +226,11 @@ def sees_no_network(patch: pytest.MonkeyPatch) -> None:
 
 
 def everyone_by_any_acl(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_module, "_NO_MATCHING_ACL", decision_module.SUPER_USER)
+    patch.setattr(decision_module, "NO_MATCHING_ACL", decision_module.SUPER_USER)
 
 
 def covers_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision_module, "_covering", lambda *_: None)
+    patch.setattr(decision_module, "covering", lambda *_: None)
 
 
 def denies_everywhere_by_no_wildcard(patch: pytest.MonkeyPatch) -> None:

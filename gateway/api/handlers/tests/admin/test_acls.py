@@ -78,7 +78,7 @@ def test_acls_outlive_a_restart_and_decide_after_it(node: HandlerBroker) -> None
     delete(node, ALL._replace(resource_name="t"))
     node.restart()
     assert names(node) == {("x", PREFIXED), ("xy", LITERAL)}
-    authorizer = node.services.authorizer
+    authorizer = node.parts.dispatcher.authorizer
     assert authorizer is not None
     node.client.principal = "User:a"
     assert not authorizer.allows(node.client, READ, TOPIC, "xy")
