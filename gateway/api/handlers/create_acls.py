@@ -10,9 +10,9 @@ from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.api.refusals import refusal
+from headgate.gateway.api.refusals import or_close, refusal, require_acls
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
-from headgate.gateway.security.acls.acl_requests import binding_of, require_acls
+from headgate.gateway.security.acls.acl_requests import binding_of
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -30,7 +30,7 @@ def create_acls(request: CreateAclsRequest, context: HandlerContext) -> Outcome[
 def _create_acls(request: CreateAclsRequest, context: HandlerContext) -> Task[Any]:
     broker, bindings, rows = context.broker, list[AclBinding](), list[AclCreationResult]()
     for number, creation in enumerate(request.creations, 1):
-        binding = binding_of(creation)
+        binding = or_close(binding_of, creation)
         try:
             broker.metadata.check_new_acl(binding)
             bindings.append(binding)

@@ -11,10 +11,10 @@ from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.api.refusals import refusal
+from headgate.gateway.api.refusals import or_close, refusal, require_acls
 from headgate.gateway.metadata.planning.acls import check_filter, matching
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
-from headgate.gateway.security.acls.acl_requests import filter_of, require_acls
+from headgate.gateway.security.acls.acl_requests import filter_of
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.delete_acls import (
@@ -37,7 +37,7 @@ def delete_acls(request: DeleteAclsRequest, context: HandlerContext) -> Outcome[
 def _delete_acls(request: DeleteAclsRequest, context: HandlerContext) -> Task[Any]:
     broker, deleted, rows = context.broker, dict[AclBinding, None](), list[DeleteAclsFilterResult]()
     for each in request.filters:
-        wanted = filter_of(each)
+        wanted = or_close(filter_of, each)
         try:
             check_filter(wanted)
             found = yield from matching(broker.metadata.planned.acls, wanted)

@@ -9,9 +9,10 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.refusals import or_close, require_acls
 from headgate.gateway.metadata.planning.acls import matching
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few
-from headgate.gateway.security.acls.acl_requests import filter_of, require_acls
+from headgate.gateway.security.acls.acl_requests import filter_of
 from headgate.protocol.acls import AclBinding, ResourcePattern
 from headgate.protocol.messages.describe_acls import (
     AclDescription,
@@ -30,7 +31,7 @@ def describe_acls(request: DescribeAclsRequest, context: HandlerContext) -> Outc
 
 
 def _describe_acls(request: DescribeAclsRequest, context: HandlerContext) -> Task[Any]:
-    found = yield from matching(context.broker.metadata.image.acls, filter_of(request))
+    found = yield from matching(context.broker.metadata.image.acls, or_close(filter_of, request))
     resources: dict[ResourcePattern, list[AclBinding]] = {}
     for binding in found:
         resources.setdefault(binding.pattern, []).append(binding)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.protocol.acls import AclBinding, AclFilter, AclOperation, AclPermission, AclResource, PatternType
-from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 class _Filter(Protocol):
@@ -21,18 +19,8 @@ class _Filter(Protocol):
     permission_type: int
 
 
-def require_acls(context: HandlerContext, sentence: str) -> None:
-    """Raises KafkaError(SECURITY_DISABLED) with Kafka's sentence unless requests are decided by stored ACLs."""
-    authorizer: Any = context.broker.authorizer
-    if authorizer is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, sentence)
-    if not getattr(authorizer, "reads_acls", False):
-        name = type(authorizer).__name__
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{sentence} The authorizer {name} keeps its own rules")
-
-
 def filter_of(request: _Filter) -> AclFilter:
-    """The filter. Raises CloseConnection for the number 0, which no client may send."""
+    """The filter. Raises ValueError for the number 0, which no client may send."""
     _check_known(
         request, request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )
@@ -48,7 +36,7 @@ def filter_of(request: _Filter) -> AclFilter:
 
 
 def binding_of(creation: Any) -> AclBinding:
-    """The ACL of a creation. Raises CloseConnection for the number 0, which no client may send."""
+    """The ACL of a creation. Raises ValueError for the number 0, which no client may send."""
     _check_known(
         creation,
         creation.resource_type,
@@ -69,4 +57,4 @@ def binding_of(creation: Any) -> AclBinding:
 
 def _check_known(element: object, *numbers: int) -> None:
     if 0 in numbers:
-        raise CloseConnection(f"an ACL has the number 0, which means unknown: {element}")
+        raise ValueError(f"an ACL has the number 0, which means unknown: {element}")
