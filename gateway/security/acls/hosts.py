@@ -71,8 +71,6 @@ def networks_with(host: str) -> list[Network]:
 
 def problem(host: str) -> str | None:
     """Why a new ACL may not have this host; None if it may. Kafka checks networks alone."""
-    if not host:
-        return "Host should not be empty"
     if "/" not in host or host == WILDCARD or network_of(host) is not None:
         return None
     return f"Invalid host {host}: a network is written as address/bits, as in 10.0.0.0/8 or 2001:db8::/32"

@@ -36,11 +36,11 @@ def test_an_address_in_ipv6_belongs_to_networks_of_ipv4() -> None:
     assert networks_with("nowhere") == []
 
 
-@pytest.mark.parametrize("host", ["*", "10.0.0.1", "10.0.0.0/8", "2001:db8::/32", "a.host.of.old.acls"])
+@pytest.mark.parametrize("host", ["*", "10.0.0.1", "10.0.0.0/8", "2001:db8::/32", "a.host.of.old.acls", ""])
 def test_a_new_acl_may_have_such_a_host(host: str) -> None:
     assert problem(host) is None
 
 
-@pytest.mark.parametrize("host", ["", "10.0.0.0/33", "/", "a/b", "10.0.0.0/8/8"])
+@pytest.mark.parametrize("host", ["10.0.0.0/33", "/", "a/b", "10.0.0.0/8/8"])
 def test_a_new_acl_may_not_have_such_a_host(host: str) -> None:
     assert problem(host)

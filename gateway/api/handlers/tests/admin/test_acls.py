@@ -103,7 +103,6 @@ REFUSALS = [
     (acl(operation=99), "Invalid operation UNKNOWN"),
     (acl(permission=1), "Invalid permissionType ANY"),
     (acl(principal="a"), "Could not parse principal from `a` (no colon is present separating the principal type from "),
-    (acl(host=""), "Host should not be empty"),
     (acl(host="10.0.0.0/33"), "Invalid host 10.0.0.0/33: a network is written as address/bits"),
 ]
 
