@@ -65,13 +65,18 @@ REFUSED = [
 ]
 FILTERS = [
     EVERY,
-    *product((ANY, TOPIC, GROUP, NEWER), (None, "ab", "*", "abc"), (ANY, MATCH, LITERAL, PREFIXED, NEWER), [None], [None], [ANY], [ANY]),
+    *(
+        (resource_type, name, pattern_type, None, None, ANY, ANY)
+        for resource_type, name, pattern_type in product(
+            (ANY, TOPIC, GROUP, NEWER), (None, "ab", "*", "abc"), (ANY, MATCH, LITERAL, PREFIXED, NEWER)
+        )
+    ),
     *((ANY, None, ANY, principal, None, ANY, ANY) for principal in ("User:a", "User:*", "a", "")),
     *((ANY, None, ANY, None, host, ANY, ANY) for host in ("*", "10.0.0.1", "::1", "")),
     *((ANY, None, ANY, None, None, operation, ANY) for operation in (ALL, READ, DESCRIBE, NEWER)),
     *((ANY, None, ANY, None, None, ANY, permission) for permission in (ALLOW, DENY, NEWER)),
     (TOPIC, "ab", LITERAL, "User:a", "*", READ, ALLOW),
-]  # fmt: skip
+]
 DELETED = [
     [],
     [(NEWER, None, LITERAL, None, None, ANY, ANY), (TOPIC, None, ANY, None, None, NEWER, ANY)],
