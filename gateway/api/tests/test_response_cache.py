@@ -164,7 +164,7 @@ def test_answers_are_cached_with_an_authorizer_until_an_acl_changes(node: Handle
 
     def error_code(client: Client = CLIENT) -> int:
         response = answer(dispatcher.dispatch(frame(request("t"), 9), client, never), MetadataResponse, 9)
-        return response.topics[0].error_code
+        return int(response.topics[0].error_code)
 
     def asked(client: Client = CLIENT) -> tuple[int, int]:
         """The error code, and the number of times that the handler was called."""

@@ -63,7 +63,7 @@ REFUSED = [
     AclCreation(TOPIC, "t", LITERAL, "User:a", "*", READ, -1),
     AclCreation(NEWER, "", NEWER, "a", "*", NEWER, NEWER),
 ]
-FILTERS = [
+FILTERS: list[tuple[Any, ...]] = [
     EVERY,
     *(
         (resource_type, name, pattern_type, None, None, ANY, ANY)
@@ -77,7 +77,7 @@ FILTERS = [
     *((ANY, None, ANY, None, None, ANY, permission) for permission in (ALLOW, DENY, NEWER)),
     (TOPIC, "ab", LITERAL, "User:a", "*", READ, ALLOW),
 ]
-DELETED = [
+DELETED: list[list[tuple[Any, ...]]] = [
     [],
     [(NEWER, None, LITERAL, None, None, ANY, ANY), (TOPIC, None, ANY, None, None, NEWER, ANY)],
     [(TOPIC, None, NEWER, None, None, ANY, ANY), (TOPIC, None, ANY, None, None, ANY, NEWER)],

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from headgate.gateway.api.authorization import Authorization
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
 from headgate.gateway.security.acls.decision import AclPolicy
+from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.acls import AclFilter, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from headgate.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from headgate.protocol.messages.describe_acls import DescribeAclsRequest
+from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 
 TOPIC, GROUP, CLUSTER = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER
 READ, ANY, ALLOW, DENY = AclOperation.READ, 1, AclPermission.ALLOW, AclPermission.DENY
@@ -190,6 +193,20 @@ def test_a_thousand_acls_are_created_in_steps(node: HandlerBroker) -> None:
     assert create(node, *(acl(f"t{number}") for number in range(1000))) == [CREATED] * 1000
     assert len(names(node)) == 1000
     assert len(delete(node, ALL)[0][1]) == 1000
+
+
+def test_observing_lists_every_operation_and_notes_none(tmp_path: Path) -> None:
+    node = HandlerBroker(tmp_path, authorizer_class_name=STANDARD, headgate_authorizer_mode="observe")
+    observing = node.parts.dispatcher.authorizer
+    assert isinstance(observing, ObservingAuthorizer)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    authorization = Authorization(observing, request, node.context(0))
+    assert authorization.operations(TOPIC, "t", 1 << READ) == 1 << READ
+    assert not observing.observed
+    assert authorization.allows(READ, TOPIC, "t")
+    assert observing.observed.total() == 1
+    assert node.services.metrics.read("authorizer.observed")
+    node.close()
 
 
 def test_super_users_may_while_acls_are_not_loaded(node: HandlerBroker) -> None:
