@@ -6,10 +6,10 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from headgate.gateway.config.broker import ACL_AUTHORIZERS, PYTHON_PREFIX, python_class
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
 from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
-from headgate.gateway.security.acls.settings import ACL_AUTHORIZERS, PYTHON_PREFIX, python_class
 from headgate.storage.errors import StorageError
 
 if TYPE_CHECKING:

@@ -9,10 +9,15 @@ from headgate.gateway.config import broker_table, catalogue, listeners, offset_s
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
-from headgate.gateway.security.acls import settings
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
+
+
+ACL_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""Kafka's authorizers with ZooKeeper. Here they read the same ACLs as StandardAuthorizer."""
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PYTHON_PREFIX = "python:"
 
 
 class BrokerConfig(broker_table.Settings):
@@ -295,13 +300,45 @@ def _check_authorizer(loaded: Loaded) -> None:
     class_name, super_users = "authorizer.class.name", "super.users"
     loaded.values[class_name] = loaded.values[class_name].strip()
     try:
-        settings.check_class_name(loaded.values[class_name])
+        _check_class_name(loaded.values[class_name])
     except ValueError as error:
         loaded.problem(class_name, str(error))
     try:
-        loaded.values[super_users] = settings.parse_super_users(loaded.values[super_users])
+        loaded.values[super_users] = _parse_super_users(loaded.values[super_users])
     except ValueError as error:
         loaded.problem(super_users, str(error))
+
+
+def _check_class_name(text: str) -> None:
+    """Check `authorizer.class.name`. Raises ValueError."""
+    if text in ("", STANDARD_AUTHORIZER, *ACL_AUTHORIZERS):
+        return
+    if not text.startswith(PYTHON_PREFIX):
+        raise ValueError(
+            f"classes of Java are not loaded; allowed are {STANDARD_AUTHORIZER}, {' and '.join(ACL_AUTHORIZERS)}, and "
+            "python:module:Class for a class in Python"
+        )
+    python_class(text)
+
+
+def python_class(text: str) -> tuple[str, str]:
+    """The module and the class of `python:module:Class`. Raises ValueError."""
+    module, colon, name = text.removeprefix(PYTHON_PREFIX).partition(":")
+    if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError("a class in Python is written as python:module:Class, as in python:company.kafka:Authorizer")
+    return module, name
+
+
+def _parse_super_users(text: str) -> frozenset[str]:
+    """The principals of `super.users`, separated by semicolons. Raises ValueError."""
+    principals = [part.strip() for part in text.split(";") if part.strip()]
+    for principal in principals:
+        if ":" not in principal:
+            raise ValueError(
+                f"expected a string in format principalType:principalName but got {principal}; a user is written as "
+                "User:alice, several are separated by semicolons"
+            )
+    return frozenset(principals)
 
 
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:

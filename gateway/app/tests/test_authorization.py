@@ -12,11 +12,11 @@ import pytest
 from headgate.gateway.api.authorization import Authorizer
 from headgate.gateway.app.authorization import make_authorizer
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.broker import ACL_AUTHORIZERS, STANDARD_AUTHORIZER
 from headgate.gateway.security.acls.acls_image import NO_ACLS
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
 from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
-from headgate.gateway.security.acls.settings import ACL_AUTHORIZERS, STANDARD_AUTHORIZER
 from headgate.storage.errors import StorageError
 
 

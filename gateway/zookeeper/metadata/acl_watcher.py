@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.config.broker import PYTHON_PREFIX
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.security.acls.acls_image import AclsDraft, acl_id_of, record_of
-from headgate.gateway.security.acls.settings import PYTHON_PREFIX
 from headgate.gateway.zookeeper.layout.acls import (
     CHANGES_PATHS,
     TYPE_PATHS,

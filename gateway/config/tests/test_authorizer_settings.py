@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.broker import ACL_AUTHORIZERS, STANDARD_AUTHORIZER, python_class
 from headgate.gateway.config.loading import ConfigError
-from headgate.gateway.security.acls.settings import ACL_AUTHORIZERS, STANDARD_AUTHORIZER, python_class
 
 
 @pytest.mark.parametrize("name", ["", STANDARD_AUTHORIZER, *ACL_AUTHORIZERS, "python:company.kafka:Authorizer"])
