@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential, UserCredentials
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage, binding_of
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential, UserCredentials
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headgate.gateway.metadata.image import Image, PartitionState
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.security.acls.acls_image import record_of
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ConfigRecord,

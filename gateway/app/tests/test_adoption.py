@@ -12,8 +12,8 @@ from headgate.gateway.app.adoption import KafkaMetadata
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import replay
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.security.acls.acls_image import binding_of
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,

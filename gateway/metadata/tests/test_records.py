@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,

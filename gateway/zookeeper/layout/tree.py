@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.security.acls.acls_image import image_of
+from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.acls import AclNode, pattern_of
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of

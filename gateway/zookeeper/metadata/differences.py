@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, partition_records, scram_records
+from headgate.gateway.security.acls.acls_image import binding_of
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
-from headgate.gateway.security.acls.acls_image import binding_of
 from headgate.protocol.acls import ResourcePattern
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,

@@ -92,4 +92,4 @@ def test_differences_of_credentials_turn_one_into_the_other() -> None:
 
 def test_users_are_among_the_subjects_of_records() -> None:
     records = scram_records("ann", {1: ScramCredential(b"", b"", b"", 4096), 2: None})
-    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, has_others=False)
+    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, set(), has_others=False)
