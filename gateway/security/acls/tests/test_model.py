@@ -182,7 +182,7 @@ def forgets_nothing(patch: pytest.MonkeyPatch) -> None:
     decide, remembered = ClusterMetadataAuthorizer.decide, dict[Any, Any]()
 
     def decided(self: ClusterMetadataAuthorizer, *asked: Any) -> Any:
-        return remembered.setdefault((id(self), asked), decide(self, *asked))
+        return remembered.setdefault((self, asked), decide(self, *asked))  # by the object: an id may come again
 
     patch.setattr(ClusterMetadataAuthorizer, "decide", decided)
 
