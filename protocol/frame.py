@@ -33,10 +33,11 @@ class InvalidFrameSize(MalformedRequest):
 class FrameReader:
     """Cuts a stream of bytes into frames of at most `max_size` bytes."""
 
-    __slots__ = ("_filled", "_frame", "_head", "_max_size", "_wanted")
+    __slots__ = ("_filled", "_frame", "_head", "_wanted", "max_size")
 
     def __init__(self, max_size: int) -> None:
-        self._max_size = max_size
+        self.max_size = max_size
+        """The limit for the frames from the next one on."""
         self._head = b""  # the received bytes of a size, while there are fewer than four
         self._frame = bytearray()  # the incomplete frame, with room for its rest
         self._filled = 0  # received bytes of the incomplete frame
@@ -79,7 +80,7 @@ class FrameReader:
         if self._wanted >= 0 or self._head or received < _SIZE_BYTES:
             return None
         (size,) = _unpack_size(view)
-        if size + _SIZE_BYTES != received or size > self._max_size:
+        if size + _SIZE_BYTES != received or size > self.max_size:
             return None
         self._wanted = _BETWEEN
         return view[_SIZE_BYTES:]
@@ -95,7 +96,7 @@ class FrameReader:
         position = 0
         if self._wanted >= 0 or self._head:
             position = self._continue(view, frames)
-        received, max_size = len(view), self._max_size
+        received, max_size = len(view), self.max_size
         while position + _SIZE_BYTES <= received:
             (size,) = _unpack_size(view, position)
             if not 0 <= size <= max_size:
@@ -122,7 +123,7 @@ class FrameReader:
             if len(self._head) < _SIZE.size:
                 return position
             (size,) = _SIZE.unpack(self._head)
-            if not 0 <= size <= self._max_size:
+            if not 0 <= size <= self.max_size:
                 raise self._refused(size, frames)
             self._wanted = size
             self._head = b""
@@ -146,4 +147,4 @@ class FrameReader:
         return [frame]
 
     def _refused(self, size: int, frames: list[memoryview]) -> InvalidFrameSize:
-        return InvalidFrameSize(size, self._max_size, frames, not frames and self._wanted == _NOTHING_YET)
+        return InvalidFrameSize(size, self.max_size, frames, not frames and self._wanted == _NOTHING_YET)

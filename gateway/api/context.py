@@ -125,6 +125,8 @@ class Services:
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None
+    authorizer: object | None = None
+    """Decides what clients may do (`gateway.api.authorization.Authorizer`); None: they may do everything."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
     """The number of refused rows in otherwise successful responses, by error."""
 

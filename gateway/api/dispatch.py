@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from headgate.gateway.api import response_cache
-from headgate.gateway.api.authorization import Authorizer
+from headgate.gateway.api.authorization import Authorizer, StableAuthorizer
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.handler_registration import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
@@ -51,6 +51,7 @@ class Dispatcher:
         """`quotas`: after each change of the quotas call `follow_quotas`; None: no client can have one."""
         self.authorizer = authorizer
         self.quotas = quotas
+        self._stable = authorizer if isinstance(authorizer, StableAuthorizer) else None
         self._services = services
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
@@ -100,7 +101,7 @@ class Dispatcher:
         services, batcher = self._services, self.batcher
         if batcher.is_open and not route.stages:
             batcher.write_all()
-        key = None if route.is_lasting is None else response_cache.key(frame[:4], frame[position:], client)
+        key = None if route.is_lasting is None else self._key(frame, position, client)
         if key is not None and (route.throttling is None or route.throttling.passes(client)):
             kept = self._answers.find(services.metadata.image, key)
             if kept is not None:
@@ -127,6 +128,11 @@ class Dispatcher:
         elif key is not None:
             self._keep(route, key, outcome, reply)
         return reply
+
+    def _key(self, frame: memoryview, position: int, client: Client) -> Key | None:
+        """The key of the response in the cache."""
+        viewpoint = None if self._stable is None else self._stable.viewpoint(client)
+        return response_cache.key(frame[:4], frame[position:], client, viewpoint)
 
     def _dispatch_timed(self, route: Route, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer a frame, and record the time until its reply.

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
-from headgate.gateway.api.context import Services
+from headgate.gateway.api.context import CloseConnection, HandlerContext, Services
 from headgate.protocol.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger("headgate.handlers")
 
@@ -24,6 +29,24 @@ def refusal(broker: Services, error: KafkaError | OSError, topic: str = "", inde
     broker.refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
     logger.error("the store failed%s", _of(topic, index), exc_info=error)
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
+
+
+def require_acls(context: HandlerContext, sentence: str) -> None:
+    """Raises KafkaError(SECURITY_DISABLED) with Kafka's sentence unless requests are decided by stored ACLs."""
+    authorizer = context.broker.authorizer
+    if authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, sentence)
+    if not getattr(authorizer, "reads_acls", False):
+        name = type(authorizer).__name__
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{sentence} The authorizer {name} keeps its own rules")
+
+
+def or_close(read: Callable[[T], R], element: T) -> R:
+    """`read(element)`. Raises CloseConnection for a ValueError: no client sends such an element."""
+    try:
+        return read(element)
+    except ValueError as error:
+        raise CloseConnection(str(error)) from None
 
 
 def _of(topic: str, index: int) -> str:

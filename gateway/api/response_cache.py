@@ -1,13 +1,14 @@
 """The response cache: encoded responses that many clients ask for; only Metadata has such responses.
 
-A cached response depends on the cluster's image, the request, and the client's viewpoint: its principal, and the
-address that it connected to. The cache keeps the response under these as a key, without the correlation id, until the
-image changes. The size of the cache and of one response are bounded. A response in steps is made once for all clients
-that ask meanwhile.
+A cached response depends on the cluster's image, which has the ACLs, on the request, and on the client's viewpoint: its
+principal, the address that it connected to, and with an authorizer the hosts of ACLs that mean its own address. The
+cache keeps the response under these as a key, without the correlation id, until the image changes. The size of the
+cache and of one response are bounded. A response in steps is made once for all clients that ask meanwhile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -16,7 +17,7 @@ from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.routes import LARGE_BYTES
 from headgate.gateway.metadata.image import Image
 
-Key: TypeAlias = tuple[bytes, str, str, str, int]
+Key: TypeAlias = tuple[bytes, str, str, str, int, Hashable]
 
 MAX_ANSWER_BYTES = 8 << 20
 """Enough for a hundred thousand partitions."""
@@ -26,14 +27,14 @@ MAX_CACHED_BYTES = 16 << 20
 _OVERHEAD_BYTES = 200
 
 
-def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
+def key(api: memoryview, body: memoryview, client: Client, viewpoint: Hashable = None) -> Key | None:
     """The key of a response: everything that it depends on beside the image. None: the request is too large.
 
-    `api`: API key and version, as in the request.
+    `api`: API key and version, as in the request. `viewpoint`: `gateway.api.authorization.StableAuthorizer`.
     """
     if len(body) > MAX_REQUEST_BYTES:
         return None
-    return b"".join((api, body)), client.principal, client.listener, client.local_host, client.local_port
+    return b"".join((api, body)), client.principal, client.listener, client.local_host, client.local_port, viewpoint
 
 
 class ResponseCache:

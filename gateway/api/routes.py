@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headgate.gateway.api.authorization import Authorizer, of_brokers, with_authorization
+from headgate.gateway.api.authorization import Authorizer, StableAuthorizer, of_brokers, with_authorization
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handler_registration import Registration
@@ -89,8 +89,9 @@ class Route:
             self.handler = of_brokers(self.handler)
         if authorizer is not None and served.authorize is not unrestricted:
             self.handler = with_authorization(self.handler, served.authorize, authorizer)
-        # A cached response would bypass the authorizer
-        self.is_lasting = served.is_lasting if authorizer is None else None
+        # A cached response would bypass an authorizer that may change its mind
+        is_stable = authorizer is None or isinstance(authorizer, StableAuthorizer)
+        self.is_lasting = served.is_lasting if is_stable else None
         self.read = compiler.reader(request, version)
         self.throttling: Throttling | None = None
         self._unthrottled = self.handler, self.read, self.is_lasting

@@ -25,6 +25,8 @@ from headgate.gateway.metadata import new_metadata_log, unknown_configs
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, Image, PartitionState
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, new_topic_id
 from headgate.gateway.metadata.records import config_records, partition_records, quota_records, scram_records
+from headgate.gateway.security.acls.acls_image import binding_of
+from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
@@ -32,11 +34,13 @@ from headgate.protocol.internal.metadata import (
     END_TRANSACTION,
     SECURITY_TYPES,
     TOPIC_RESOURCE,
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -84,6 +88,7 @@ class KafkaMetadata:
     """The records about SCRAM credentials."""
     security: list[MetadataRecord] = field(default_factory=list)
     """The records about permissions and limits."""
+    acls: dict[bytes, AccessControlEntryRecord] = field(default_factory=dict)
 
     def apply(self, record: MetadataRecord) -> None:
         """Apply one record. A record for an unknown topic is ignored."""
@@ -105,6 +110,10 @@ class KafkaMetadata:
                 self.security.append(record)
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+            case AccessControlEntryRecord():
+                self.acls[record.id] = record
+            case RemoveAccessControlEntryRecord():
+                self.acls.pop(record.id, None)
 
     def topics_by_name(self) -> dict[str, KnownTopic]:
         return {topic.name: topic for topic in self.topics.values()}
@@ -192,7 +201,7 @@ def _check_identity(config: BrokerConfig, survey: Survey) -> None:
 
 
 def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
-    """The content of Kafka's metadata log; None if there is none, or if no topic in it can be read."""
+    """The content of Kafka's metadata log; None if there is none, or if neither topics nor ACLs in it can be read."""
     directory = survey.cluster_metadata
     if directory is None:
         return None
@@ -207,7 +216,7 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
             "%d records of %s are not adopted: everybody may do everything, until security is set up here", count, kind
         )
     logger.info("%s: %d records, %d of them of kinds without meaning here", directory, reading.count, reading.unknown)
-    return reading.metadata if reading.metadata.topics else None
+    return reading.metadata if reading.metadata.topics or reading.metadata.acls else None
 
 
 class _Reading:
@@ -295,6 +304,7 @@ def plan(
     if known is not None:
         _adopt_scram_credentials(known, adopted)
         _adopt_quotas(known, adopted)
+    _adopt_acls(known, config, adopted)
     _warn_of_other_configs(known, adopted)
     return adopted
 
@@ -411,6 +421,25 @@ def _adopt_quotas(known: KafkaMetadata, adopted: Adopted) -> None:
         adopted.records += quota_records(entity, {**values})
         shown = " ".join(f"{key}={value:g}" for key, value in values.items())
         adopted.notes.append((logging.INFO, f"quotas of {entity.title}: {shown}"))
+
+
+def _adopt_acls(known: KafkaMetadata | None, config: BrokerConfig, adopted: Adopted) -> None:
+    """Record the ACLs. One with a part that is unknown here decides about nothing that is served, and is left out."""
+    bindings: dict[AclBinding, AccessControlEntryRecord] = {}
+    unknown = 0
+    for record in () if known is None else known.acls.values():
+        binding = binding_of(record)
+        if binding.is_unknown:
+            unknown += 1
+        else:
+            bindings.setdefault(binding, record)
+    adopted.records += bindings.values()
+    if unknown:
+        adopted.warn(f"{unknown} ACLs are about resources or operations that are not known here, and are not adopted")
+    if bindings and not config.authorizer_class_name:
+        adopted.warn(
+            f"{len(bindings)} ACLs are adopted, but without authorizer.class.name everybody may do everything: set it"
+        )
 
 
 def _warn_of_other_configs(known: KafkaMetadata | None, adopted: Adopted) -> None:

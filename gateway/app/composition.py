@@ -18,8 +18,9 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
+from headgate.gateway.app.authorization import make_authorizer
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.listeners import TLS_PROTOCOLS
+from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -57,6 +58,7 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Lock, Task, Tasks, WaitList, as_task
+from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.security.quotas.rates import Windows
 from headgate.storage.config import LogConfig
@@ -69,6 +71,7 @@ from headgate.storage.files import Files, parent
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.network.logins import Logins
     from headgate.gateway.security.tls.listener_tls import ListenerTls
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
@@ -273,7 +276,7 @@ class Seams:
     make_worker: Callable[[Scheduler, Pool], Worker] | None = None
     """(scheduler, pool) -> what computes compactions; None chooses for the platform, with the first compaction."""
     authorizer: Authorizer | None = None
-    """Decides what clients may do; without an authorizer they may do everything."""
+    """Decides what clients may do, in place of the authorizer of the settings."""
     open_stream: OpenStream | None = None
     """(host, port) -> a connection to another broker; None: TCP."""
 
@@ -290,6 +293,7 @@ class BrokerParts:
         """
         self.config, self.clock, self.random = config, seams.clock, seams.random
         self.tls = open_tls(config, seams.clock)
+        self._check_logins()
         self.metrics = Metrics()
         self.batcher = WriteBatcher()
         self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.batcher.write_all)
@@ -313,6 +317,43 @@ class BrokerParts:
             if self.zookeeper is not None:
                 self.zookeeper.close()
             raise
+
+    @property
+    def _has_logins(self) -> bool:
+        protocols = self.config.listener_security_protocol_map
+        return any(protocols[listener.name] in SASL_PROTOCOLS for listener in self.config.listeners)
+
+    def _check_logins(self) -> None:
+        """Check the settings of logins before anything is opened. Raises ConfigError."""
+        if self._has_logins:
+            from headgate.gateway.security.sasl.mechanisms import check_listeners
+
+            check_listeners(self.config)
+
+    def _make_logins(self) -> Logins | None:
+        """The logins of the listeners that have them; a broker without imports none of it. Raises ConfigError."""
+        if not self._has_logins:
+            return None
+        from headgate.gateway.network.logins import Logins
+        from headgate.gateway.security.sasl import gssapi_context, key_documents
+        from headgate.gateway.security.sasl.listeners import SaslListeners, new_nonce
+        from headgate.gateway.security.sasl.mechanisms import SaslParts
+        from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
+
+        metadata, config = self.metadata, self.config
+        # The salt of an unknown user is the same on all brokers, and after a restart
+        decoy_key = f"decoys of {metadata.image.cluster_id}".encode()
+        parts = SaslParts(
+            credentials=ScramCredentials(lambda: metadata.image.scram_credentials, decoy_key),
+            new_nonce=new_nonce,
+            clock=self.clock,
+            fetch_keys=key_documents.fetcher,
+            acceptor=gssapi_context.acceptor,
+            default_realm=gssapi_context.default_realm,
+        )
+        listeners = SaslListeners(config, parts)
+        self.metadata.on_change(lambda *_: listeners.refresh())
+        return Logins(self.services, listeners, lambda: config.headgate_authentication_timeout_ms)
 
     def _check_directories(self, seams: Seams) -> None:
         if self.zookeeper is None:
@@ -373,11 +414,15 @@ class BrokerParts:
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.quotas = QuotaManager(*_quota_windows(config))
-        self.dispatcher = Dispatcher(self.services, registrations, seams.authorizer, self.quotas)
+        authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
+        self.services.authorizer = authorizer
+        self.dispatcher = Dispatcher(self.services, registrations, authorizer, self.quotas)
         self._apply_quotas(self.metadata.image)
         self._open_files = self.log_manager.files.open_limit()
         limits = _limits(config, self._open_files)
-        self.server = Server(self.dispatcher, limits, clock, scheduler, seams.open_stream, self.tls)
+        self.server = Server(
+            self.dispatcher, limits, clock, scheduler, seams.open_stream, self.tls, self._make_logins()
+        )
         self._listen()
         self._measure()
 
@@ -492,6 +537,9 @@ class BrokerParts:
     def _measure(self) -> None:
         self.maintenance.measure(self.metrics)
         self.metrics.labelled("transactions.aborted", ("reason",), self.transactions.count_aborts)
+        if isinstance(self.services.authorizer, ObservingAuthorizer):
+            refusals = self.services.authorizer.count_refusals
+            self.metrics.labelled("authorizer.observed", ("operation", "resource"), refusals)
         self.metrics.gauge("transactions.ending", lambda: self.transactions.ending_count)
         self.metrics.gauge("requests.parked", lambda: len(self.tasks))
         self.metrics.labelled("quota.throttled", ("quota",), self.quotas.count_throttled)
@@ -567,4 +615,5 @@ def _limits(config: BrokerConfig, open_files: int) -> Limits:
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         max_descriptors=max_connections_for(open_files),
+        authentication_timeout_ms=config.headgate_authentication_timeout_ms,
     )

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
 
 
+ACL_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""Kafka's authorizers with ZooKeeper. Here they read the same ACLs as StandardAuthorizer."""
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PYTHON_PREFIX = "python:"
+
+
 class BrokerConfig(broker_table.Settings):
     """Kafka's broker settings: `config.num_partitions`, or `config["num.partitions"]`.
 
@@ -239,6 +245,9 @@ def _check_listeners(loaded: Loaded) -> None:
     _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
     if loaded.values["zookeeper.connect"] is not None:
         _attempt(loaded, "listeners", lambda: listeners.check_registered(opened, advertised))
+        name, protocol = loaded.values["inter.broker.listener.name"], loaded.values["security.inter.broker.protocol"]
+        between = listeners.inter_broker_listener(name, protocol, opened) if opened else ""
+        _attempt(loaded, "listeners", lambda: listeners.check_between_brokers(between, protocols))
     _check_inter_broker(loaded, opened, advertised)
 
 
@@ -285,6 +294,51 @@ def _check_offset_stores(loaded: Loaded) -> None:
         return
     if loaded.values["zookeeper.connect"] is None and any(one.store != offset_store.DEFAULT for one in patterns):
         loaded.problem(name, "without zookeeper.connect there is one store; set it, or remove the line")
+
+
+def _check_authorizer(loaded: Loaded) -> None:
+    class_name, super_users = "authorizer.class.name", "super.users"
+    loaded.values[class_name] = loaded.values[class_name].strip()
+    try:
+        _check_class_name(loaded.values[class_name])
+    except ValueError as error:
+        loaded.problem(class_name, str(error))
+    try:
+        loaded.values[super_users] = _parse_super_users(loaded.values[super_users])
+    except ValueError as error:
+        loaded.problem(super_users, str(error))
+
+
+def _check_class_name(text: str) -> None:
+    """Check `authorizer.class.name`. Raises ValueError."""
+    if text in ("", STANDARD_AUTHORIZER, *ACL_AUTHORIZERS):
+        return
+    if not text.startswith(PYTHON_PREFIX):
+        raise ValueError(
+            f"classes of Java are not loaded; allowed are {STANDARD_AUTHORIZER}, {' and '.join(ACL_AUTHORIZERS)}, and "
+            "python:module:Class for a class in Python"
+        )
+    python_class(text)
+
+
+def python_class(text: str) -> tuple[str, str]:
+    """The module and the class of `python:module:Class`. Raises ValueError."""
+    module, colon, name = text.removeprefix(PYTHON_PREFIX).partition(":")
+    if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError("a class in Python is written as python:module:Class, as in python:company.kafka:Authorizer")
+    return module, name
+
+
+def _parse_super_users(text: str) -> frozenset[str]:
+    """The principals of `super.users`, separated by semicolons. Raises ValueError."""
+    principals = [part.strip() for part in text.split(";") if part.strip()]
+    for principal in principals:
+        if ":" not in principal:
+            raise ValueError(
+                f"expected a string in format principalType:principalName but got {principal}; a user is written as "
+                "User:alice, several are separated by semicolons"
+            )
+    return frozenset(principals)
 
 
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:
@@ -339,6 +393,7 @@ _CHECKS: tuple[Callable[[Loaded], None], ...] = (
     _check_offset_stores,
     _check_listeners,
     _note_unknown_listeners,
+    _check_authorizer,
     _check_order,
     _lift_limits,
 )

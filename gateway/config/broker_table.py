@@ -165,6 +165,15 @@ class Settings:
     headgate_validate_records: str = row(STRING, "header", "header|full",
      "The checks of a produced batch: 'header', its header and checksum; 'full', every record as well.")
 
+    # Access control
+    authorizer_class_name: str = row(STRING, "", "",
+     ("What decides what clients may do: org.apache.kafka.metadata.authorizer.StandardAuthorizer or kafka.security.authorizer.AclAuthorizer, by the ACLs"
+      " of the cluster, or python:module:Class. Without a class clients may do everything."))
+    super_users: frozenset[str] = row(STRING, "", "", "Principals that may do everything, separated by semicolons, as in User:admin;User:broker.")
+    allow_everyone_if_no_acl_found: bool = row(BOOLEAN, "false", "", "Whether clients may do everything with a resource that has no ACL.")
+    headgate_authorizer_mode: str = row(STRING, "enforce", "enforce|observe",
+     "Whether the authorizer refuses requests: 'observe' refuses none, and counts and logs what would be refused.")
+
     # Log
     log_dir: str = row(STRING, "data", "",
      "The data directory, if log.dirs is not set. The default is below the working directory, because many systems empty /tmp.")
@@ -288,7 +297,6 @@ for _name, *_ in ROWS:  # Python reads a value of an instance faster if the clas
 
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {
-    "headgate.authentication.timeout.ms": "no listener has a login yet",
     "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
     "replica.socket.receive.buffer.bytes": "a follower leaves the buffers of its sockets to the system",
     "num.replica.fetchers": "one connection to each leader fetches all its partitions",

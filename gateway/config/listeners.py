@@ -7,8 +7,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = frozenset(("PLAINTEXT", "SSL"))
-"""The security protocols of listeners that this broker serves; any other of Kafka's is refused at the start."""
 SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 """The security protocols with a login."""
 TLS_PROTOCOLS = frozenset(("SSL", "SASL_SSL"))
@@ -109,10 +107,6 @@ def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
         raise ListenerProblem(
             f"the protocol {protocol} of {name} does not exist; Kafka's protocols are {', '.join(_PROTOCOLS)}"
         )
-    if protocol not in SERVED_PROTOCOLS:
-        served = [protocol for protocol in _PROTOCOLS if protocol in SERVED_PROTOCOLS]
-        verb = "is" if len(served) == 1 else "are"
-        raise ListenerProblem(f"listener {name}: {protocol} is not supported yet; only {', '.join(served)} {verb}")
 
 
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
@@ -135,6 +129,16 @@ def check_inter_broker(name: str, listeners: tuple[Listener, ...], advertised: t
         names = [endpoint.name for endpoint in endpoints]
         if name not in names:
             raise ListenerProblem(f"{name} is not among {setting}, which has {', '.join(names)}; name one of these")
+
+
+def check_between_brokers(name: str, protocols: Mapping[str, str]) -> None:
+    """Check the protocol of the listener between the brokers of a cluster. Raises ListenerProblem."""
+    protocol = protocols.get(name, "PLAINTEXT")
+    if protocol != "PLAINTEXT":
+        raise ListenerProblem(
+            f"brokers reach each other by the listener {name}, and {protocol} between brokers is not supported yet; add"
+            " a PLAINTEXT listener that only brokers can reach, and name it in inter.broker.listener.name"
+        )
 
 
 def inter_broker_listener(name: str | None, protocol: str, listeners: tuple[Listener, ...]) -> str:

@@ -67,7 +67,6 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      delegation.token.max.lifetime.ms:long=604800000 delegation.token.secret.key*"""),
     ("no password can be set at run time, so none is stored", "password.encoder.",
      "-cipher.algorithm=AES/CBC/PKCS5Padding -iterations:int=4096 -key.length:int=128 -keyfactory.algorithm -old.secret* -secret*"),
-    ("access control is not supported yet: no authorizer reads the setting", "", "-super.users -allow.everyone.if.no.acl.found:boolean"),
     ("set the default of clients by kafka-configs --entity-type clients --entity-default", "",
      "-quota.consumer.default:long=9223372036854775807 -quota.producer.default:long=9223372036854775807"),
     ("there is no JVM, hence neither JMX nor reporters in Java", "",
@@ -133,7 +132,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
 PREFIXES: dict[str, str] = {
     "rsm.config.": "there is no tiered storage",
     "rlmm.config.": "there is no tiered storage",
-    "authorizer.zookeeper.": "access control is not supported yet: no authorizer reads the setting",
+    "authorizer.zookeeper.": "the authorizer uses the connection to zookeeper.connect",
     "cruise.control.metrics.": "there is no JVM, hence neither JMX nor reporters in Java",
     "config.providers.": "there are no providers of secrets",
 }
@@ -146,7 +145,7 @@ CLUSTER_WIDE = frozenset(
     background.threads num.io.threads num.network.threads log.local.retention.bytes log.local.retention.ms metric.reporters
     log.message.downconversion.enable remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
     remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
-    remote.log.manager.fetch.max.bytes.per.second remote.log.reader.threads super.users allow.everyone.if.no.acl.found
+    remote.log.manager.fetch.max.bytes.per.second remote.log.reader.threads
     leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
     """.split()  # noqa: SIM905 - a line for each name would fill a page
 )
@@ -177,7 +176,6 @@ _CALLBACK_HANDLERS = (
 
 # name with type and default -> (harmless values, the reason to refuse other values and what to do)
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "authorizer.class.name=": (("",), "access control is not supported yet; to ignore the setting would open the broker to everyone; remove the setting"),
     "principal.builder.class:class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder": (
         ("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"), f"{_JAVA}; remove the setting"),
     "ssl.engine.factory.class:class": (("",), f"{_JAVA}: clients would be trusted against its rules; remove the setting"),

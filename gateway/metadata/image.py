@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage, binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity, Quotas
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential, UserCredentials
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -24,6 +26,7 @@ from headgate.protocol.internal.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -120,6 +123,7 @@ class Image(NamedTuple):
     next_producer_id: int
     scram_credentials: UserCredentials = _NO_CREDENTIALS
     quotas: Quotas = _NO_QUOTAS
+    acls: AclsImage = NO_ACLS
 
     @classmethod
     def empty(cls, cluster_id: str = "", controller_id: int = -1, brokers: Iterable[Node] = ()) -> Image:
@@ -187,6 +191,7 @@ class _Draft:
         self._next_producer_id = image.next_producer_id
         self._scram_credentials: dict[str, Mapping[int, ScramCredential]] | None = None  # a copy, if any one changes
         self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None  # a copy, if any quota changes
+        self._acls: AclsDraft | None = None
         self._partitions: dict[bytes, list[PartitionState]] = {}
         self._registrations: Counter[int] = Counter()
 
@@ -208,6 +213,7 @@ class _Draft:
             next_producer_id=self._next_producer_id,
             scram_credentials=self._credentials,
             quotas=self._image.quotas if self._quotas is None else self._quotas,
+            acls=self._image.acls if self._acls is None else self._acls.finish(),
         )
 
     def _raise_epochs(self) -> None:
@@ -306,6 +312,18 @@ class _Draft:
     def producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
+    def acl(self, record: AccessControlEntryRecord) -> None:
+        self._changed_acls().add(record.id, binding_of(record))
+
+    def remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        self._changed_acls().remove(record.id)
+
+    def _changed_acls(self) -> AclsDraft:
+        """A copy of the ACLs, made for the first change: other changes share them."""
+        if self._acls is None:
+            self._acls = AclsDraft(self._image.acls)
+        return self._acls
+
     def _name(self, topic_id: bytes) -> str:
         name = self._names.get(topic_id)
         if name is None:
@@ -357,4 +375,6 @@ _APPLY: dict[type[MetadataRecord], Callable[[_Draft, Any], None]] = {
     ProducerIdsRecord: _Draft.producer_ids,
     UserScramCredentialRecord: _Draft.scram_credential,
     RemoveUserScramCredentialRecord: _Draft.remove_scram_credential,
+    AccessControlEntryRecord: _Draft.acl,
+    RemoveAccessControlEntryRecord: _Draft.remove_acl,
 }

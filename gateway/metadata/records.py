@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headgate.gateway.metadata.image import Image, PartitionState
+from headgate.gateway.security.acls.acls_image import record_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
@@ -101,5 +102,7 @@ def image_records(image: Image, removed: Collection[bytes]) -> Iterator[Metadata
         for index, state in enumerate(topic.partitions):  # one by one: a topic may have many
             yield from partition_records(topic.topic_id, index, (state,))
         yield from config_records(topic.name, topic.configs)
+    for acl_id, binding in image.acls.by_id.items():
+        yield record_of(binding, acl_id)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=image.controller_id, next_producer_id=image.next_producer_id)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from random import Random
@@ -28,6 +28,7 @@ from headgate.gateway.config import catalogue, group_config
 from headgate.gateway.config.definition import Definition
 from headgate.gateway.metadata.image import FailedReplicas, Image, Node, changed_topics
 from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
+from headgate.gateway.metadata.planning import acls as acl_plans
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
@@ -36,6 +37,7 @@ from headgate.gateway.metadata.planning.scram import ScramPlan, change_scram_cre
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.tasks import Ask, Task, WaitList, as_task, run
 from headgate.gateway.security.quotas.entities import QuotaEntity
+from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -267,6 +269,18 @@ class MetadataStore(ABC):
         """Set and remove quotas of an entity, see `planning.quotas.change_quotas`."""
         return self.submit(change_quotas(self.planned, entity, changes), validate_only)
 
+    def check_new_acl(self, binding: AclBinding) -> None:
+        """Check an ACL before its creation. Raises KafkaError(INVALID_REQUEST)."""
+        acl_plans.check_new(binding)
+
+    def create_acls(self, bindings: Iterable[AclBinding]) -> Change:
+        """Create checked ACLs, see `planning.acls.create_acls`."""
+        return self.submit(acl_plans.create_acls(self.planned, bindings))
+
+    def delete_acls(self, bindings: Iterable[AclBinding]) -> Change:
+        """Delete ACLs, see `planning.acls.delete_acls`."""
+        return self.submit(acl_plans.delete_acls(self.planned, bindings))
+
     def take_producer_ids(self) -> tuple[range, Change]:
         """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
         block, records = take_producer_ids(self.planned, self._config.node_id)
@@ -410,7 +424,7 @@ class MetadataStore(ABC):
         configs = new.broker_configs(self._config.node_id)
         if configs != old.broker_configs(self._config.node_id):
             self._config.change(*configs)
-        for line in _log_lines(change.records, old):
+        for line in (*_log_lines(change.records, old), *acl_plans.log_lines(change.records, old)):
             if self.knows_topics:  # else the topics are old, and this broker has just started
                 logger.info("%s", line)
         names = changed_topics(change.records, old, new)

@@ -15,9 +15,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Protocol
 
 from headgate.gateway.api.context import Client, CloseConnection, mute_nothing
-from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
+from headgate.gateway.api.dispatch import Dispatcher, Done, Parked, Piece, Reply
 from headgate.gateway.network.protocol_detection import detect
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -37,6 +38,12 @@ MAX_PENDING_BYTES = 1 << 18
 # A request gets a receive buffer of its own once this much has arrived and more than `LARGE_REST_BYTES` are missing.
 LARGE_BEGINNING_BYTES = 1 << 14
 LARGE_REST_BYTES = 1 << 16
+
+
+class Dispatching(Protocol):
+    """Answers frames, as `Dispatcher.dispatch` does."""
+
+    def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked: ...
 
 
 class Closing(Enum):
@@ -98,7 +105,7 @@ class Connection:
         self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
         self.starved = False  # reads wait for memory
         self._batcher = dispatcher.batcher
-        self._dispatcher = dispatcher
+        self._dispatcher: Dispatching = dispatcher
         self._frames = FrameReader(max_frame_bytes)
         self._memory = memory
         self._reserved = 0
@@ -149,6 +156,15 @@ class Connection:
     def wants_data(self) -> bool:
         """Whether the driver should read from the socket now."""
         return not (self.closing or self.ended or self.starved or self._pending_bytes > MAX_PENDING_BYTES)
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The limit on a frame."""
+        return self._frames.max_size
+
+    def use(self, dispatcher: Dispatching, max_frame_bytes: int) -> None:
+        """Have `dispatcher` answer the frames from the next one on, with another limit on their size."""
+        self._dispatcher, self._frames.max_size = dispatcher, max_frame_bytes
 
     def receive(self, data: memoryview, now_ms: float) -> None:
         """Process bytes from the socket. `data` must be writable; after the call the driver may reuse its buffer."""

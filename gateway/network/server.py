@@ -27,7 +27,8 @@ from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
 
-if TYPE_CHECKING:  # a broker without TLS does not import it
+if TYPE_CHECKING:  # a broker without TLS and logins imports neither
+    from headgate.gateway.network.logins import Logins
     from headgate.gateway.network.tls.driver import TlsDriver
     from headgate.gateway.network.tls.handshakes import TlsHandshakes
     from headgate.gateway.security.tls.listener_tls import ListenerTls
@@ -57,7 +58,7 @@ class Limits(NamedTuple):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     max_descriptors: int  # for connections; the other descriptors of the process are reserved for files
-    authentication_timeout_ms: float = 30_000.0
+    authentication_timeout_ms: float = 10_000.0
 
 
 class Server:
@@ -71,15 +72,17 @@ class Server:
         scheduler: Scheduler,
         open_stream: OpenStream | None = None,
         tls: Mapping[str, ListenerTls] = MappingProxyType({}),
+        logins: Logins | None = None,
     ) -> None:
         """`open_stream` makes the connections of links; None: TCP, by the engine where there is one.
 
-        `tls`: the settings of the listeners that speak TLS, by name.
+        `tls`: the settings of the listeners that speak TLS, by name. `logins`: has clients log in.
         """
         self.drivers: dict[Driver, None] = {}
         self.engine: SocketEngine | None = None
         self._open_stream = open_stream
         self._tls = tls
+        self._logins = logins
         self._handshakes: TlsHandshakes | None = None
         self._dispatcher = dispatcher
         self._limits = limits
@@ -221,6 +224,8 @@ class Server:
         connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._report_fault)
         connection.active_ms = self._clock.monotonic_ms()
         client.put_first = self._put_first
+        if self._logins is not None:
+            self._logins.begin(connection, self._dispatcher)
         if self._dispatcher.has_quota:
             client.mute = partial(connection.mute, self._scheduler)
         return connection

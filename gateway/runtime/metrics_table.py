@@ -27,6 +27,8 @@ METRICS = (
         "Time from a request to its response, waits included, for one in 64 requests of an API (and for the first ones)."),
     Row("row.errors", "headgate_row_errors_total", COUNTER,
         "Topics, partitions, groups and other parts of requests that were refused while the rest was processed, by error."),
+    Row("authorizer.observed", "headgate_authorizer_observed_refusals_total", COUNTER,
+        "Operations that headgate.authorizer.mode=observe allowed and the ACLs would refuse, by operation and resource type."),
     Row("requests.parked", "headgate_requests_parked", GAUGE, "Requests that wait: for records, for a disk, for members of a group."),
     Row("quota.throttled", "headgate_quota_throttled_total", COUNTER, "Throttled requests and refused connections, by quota."),
     Row("quota.throttle.seconds", "headgate_quota_throttle_seconds_total", COUNTER, "The sum of throttle times, by quota."),

@@ -38,7 +38,7 @@ GROUP_RESOURCE = 32
 # abort discards them (KIP-866).
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 # Types of Kafka's records about permissions and limits.
-SECURITY_TYPES = {10: "delegation tokens", 18: "ACLs"}
+SECURITY_TYPES = {10: "delegation tokens"}
 
 
 class BrokerEndpoint(Struct):
@@ -165,6 +165,25 @@ class RemoveUserScramCredentialRecord(Message, key=22, versions="0", flexible="0
     mechanism: int8 = v("0+")
 
 
+class AccessControlEntryRecord(Message, key=18, versions="0", flexible="0+"):
+    """An ACL was created. Its numbers are those of DescribeAcls (`protocol.acls`)."""
+
+    id: uuid = v("0+")
+    resource_type: int8 = v("0+")
+    resource_name: string = v("0+")
+    pattern_type: int8 = v("0+")
+    principal: string = v("0+")
+    host: string = v("0+")
+    operation: int8 = v("0+")
+    permission_type: int8 = v("0+")
+
+
+class RemoveAccessControlEntryRecord(Message, key=19, versions="0", flexible="0+"):
+    """An ACL was deleted."""
+
+    id: uuid = v("0+")
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | TopicRecord
@@ -176,6 +195,8 @@ MetadataRecord: TypeAlias = (
     | ClientQuotaRecord
     | ProducerIdsRecord
     | RemoveUserScramCredentialRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
 )
 RECORDS: dict[int, type[MetadataRecord]] = {
     record.api_key: record
@@ -190,6 +211,8 @@ RECORDS: dict[int, type[MetadataRecord]] = {
         ClientQuotaRecord,
         ProducerIdsRecord,
         RemoveUserScramCredentialRecord,
+        AccessControlEntryRecord,
+        RemoveAccessControlEntryRecord,
     )
 }
 

@@ -42,11 +42,14 @@ from headgate.protocol.messages.alter_user_scram_credentials import (
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.messages.describe_acls import DescribeAclsRequest
 from headgate.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -313,6 +316,9 @@ CASES = [
     Case(DescribeProducersRequest([TopicRequest(name, [0]) for name in "tu"]), 0, {TOPIC}, topics(Op.READ)),
     Case(DescribeTransactionsRequest(["x"]), 0, {TRANSACTIONAL_ID}, {(Op.DESCRIBE, Res.TRANSACTIONAL_ID, "x")}),
     Case(ListTransactionsRequest(), 0, set(), set()),
+    Case(CreateAclsRequest([AclCreation(2, "t", 3, "User:a", "*", 3, 3)]), 3, {CLUSTER}, on_cluster(Op.ALTER)),
+    Case(DeleteAclsRequest([DeleteAclsFilter(1, None, 1, None, None, 1, 1)]), 3, {CLUSTER}, on_cluster(Op.ALTER)),
+    Case(DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3, {CLUSTER}, on_cluster(Op.DESCRIBE)),
     Case(ListConfigResourcesRequest(), 1, {CLUSTER}, on_cluster(Op.DESCRIBE_CONFIGS)),
     Case(DescribeTopicPartitionsRequest([DescribedTopic("t")]), 0, {TOPIC}, with_all_operations("t")),
     Case(DescribeTopicPartitionsRequest([]), 0, set(), with_all_operations("t", "u", "__consumer_offsets")),

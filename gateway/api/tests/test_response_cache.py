@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from headgate.gateway.api.authorization import Authorizer
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import REGISTRATIONS, load
@@ -19,7 +20,10 @@ from headgate.gateway.api.response_cache import (
 from headgate.gateway.api.routes import LARGE_BYTES
 from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
+from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.tests.builders import HandlerBroker
+from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.protocol.schema import Message
@@ -32,7 +36,7 @@ def request(*names: str, create: bool = False) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=name) for name in names], create)
 
 
-def counted(node: HandlerBroker) -> tuple[Dispatcher, list[Message]]:
+def counted(node: HandlerBroker, authorizer: Authorizer | None = None) -> tuple[Dispatcher, list[Message]]:
     """The dispatcher, and the requests for Metadata that its handler saw."""
     seen: list[Message] = []
 
@@ -43,7 +47,7 @@ def counted(node: HandlerBroker) -> tuple[Dispatcher, list[Message]]:
     table = dict(load())
     (served,) = REGISTRATIONS[3].ranges
     table[3] = REGISTRATIONS[3]._replace(ranges=(served._replace(handler=handler),))  # type: ignore[arg-type]
-    return Dispatcher(node.services, table), seen
+    return Dispatcher(node.services, table, authorizer), seen
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -144,3 +148,36 @@ def test_nothing_is_found_under_another_image() -> None:
     assert answers.find_large(IMAGE, of(b"large")) == bytes(LARGE_BYTES + 1)
     assert answers.find(IMAGE, of(b"large")) is None
     assert answers.find_large(Image.empty(), of(b"large")) is None
+
+
+def acl(name: str, host: str = "*") -> AclBinding:
+    return AclBinding(
+        AclResource.TOPIC, name, PatternType.LITERAL, "User:ANONYMOUS", host, AclOperation.DESCRIBE, AclPermission.ALLOW
+    )
+
+
+def test_answers_are_cached_with_an_authorizer_until_an_acl_changes(node: HandlerBroker) -> None:
+    metadata_store = node.services.metadata
+    metadata_store.create_topic("t", 1)
+    authorizer = ClusterMetadataAuthorizer(lambda: metadata_store.image.acls, AclPolicy())
+    dispatcher, seen = counted(node, authorizer)
+
+    def error_code(client: Client = CLIENT) -> int:
+        response = answer(dispatcher.dispatch(frame(request("t"), 9), client, never), MetadataResponse, 9)
+        return int(response.topics[0].error_code)
+
+    def asked(client: Client = CLIENT) -> tuple[int, int]:
+        """The error code, and the number of times that the handler was called."""
+        before = len(seen)
+        return error_code(client), len(seen) - before
+
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert error_code() == error_code() == refused
+    metadata_store.create_acls([acl("t", "127.0.0.0/8")])
+    assert asked() == (ErrorCode.NONE, 1)
+    assert asked(replace(CLIENT, remote_host="127.9.9.9")) == (ErrorCode.NONE, 0), "the same ACLs mean this client"
+    assert error_code(replace(CLIENT, remote_host="10.0.0.1")) == refused
+    assert error_code(replace(CLIENT, principal="User:other")) == refused
+    assert asked() == (ErrorCode.NONE, 0)
+    metadata_store.delete_acls([acl("t", "127.0.0.0/8")])
+    assert error_code() == refused

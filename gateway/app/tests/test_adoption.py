@@ -13,15 +13,18 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.metadata.records import quota_records
+from headgate.gateway.security.acls.acls_image import binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
+    AccessControlEntryRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -336,9 +339,8 @@ def test_a_change_of_kafkas_metadata_counts_when_it_has_ended() -> None:
 
 
 def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *[bytes((1, 18, 0, 9, 9))] * 3, bytes((1, 10, 0, 9)))
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), bytes((1, 10, 0, 9)))
     assert adopt(files)
-    assert "3 records of ACLs are not adopted" in caplog.text
     assert "1 records of delegation tokens are not adopted" in caplog.text
 
 
@@ -371,6 +373,26 @@ def test_quotas_are_adopted_as_they_are_at_the_end(caplog: pytest.LogCaptureFixt
         assert adopt(files)
     assert image(files).quotas == {ann: {"producer_byte_rate": 2e6}, default: {"consumer_byte_rate": 7.0}}
     assert "quotas of user 'ann': producer_byte_rate=2e+06" in caplog.text
+
+
+def acl(number: int, name: str, operation: int = 3) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(number.to_bytes(16, "big"), 2, name, 4, "User:a", "10.0.0.0/8", operation, 2)
+
+
+def test_acls_are_adopted_but_those_of_a_newer_kafka(caplog: pytest.LogCaptureFixture) -> None:
+    records = acl(1, "a"), acl(2, "gone"), acl(3, "new", 99), acl(4, "a"), RemoveAccessControlEntryRecord(acl(2, "").id)
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *records)
+    assert adopt(files)
+    assert [*image(files).acls.by_id.items()] == [(acl(1, "").id, binding_of(acl(1, "a")))]
+    assert "1 ACLs are about resources or operations that are not known here" in caplog.text
+    assert "1 ACLs are adopted, but without authorizer.class.name everybody may do everything" in caplog.text
+
+
+def test_acls_are_adopted_without_any_topic(caplog: pytest.LogCaptureFixture) -> None:
+    files = with_metadata(kafkas(), acl(1, "a"))
+    assert adopt(files, **{"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
+    assert len(image(files).acls.ids) == 1
+    assert "everybody" not in caplog.text
 
 
 def test_kafkas_metadata_in_a_directory_of_its_own() -> None:

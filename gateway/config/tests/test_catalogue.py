@@ -65,6 +65,7 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "headgate.offsets.store",
         "headgate.metrics.listener",
         "node.id",
+        "super.users",
     }
     for name, definition in catalogue.BROKER.items():
         if name not in parsed:
@@ -114,7 +115,8 @@ def test_topic_settings_default_to_their_synonyms_in_their_own_unit() -> None:
         ("listener.name.internal.plain.sasl.oauthbearer.expected.issuer", Effect.NONE),
         ("listener.name.internal.oauthbearer.sasl.oauthbearer.expected.issuer", Effect.FULL),
         ("listener.name.internal.oauthbearer.sasl.server.callback.handler.class", Effect.REFUSED),
-        ("authorizer.class.name", Effect.REFUSED),
+        ("authorizer.class.name", Effect.FULL),
+        ("principal.builder.class", Effect.REFUSED),
     ],
 )
 def test_effects(name: str, effect: Effect) -> None:

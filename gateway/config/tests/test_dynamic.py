@@ -27,7 +27,7 @@ def test_what_can_be_changed() -> None:
         ),
         ({"listeners": "PLAINTEXT://:1"}, ErrorCode.INVALID_REQUEST, "dynamically: Set(listeners)"),
         ({"message.max.bytes": "many"}, ErrorCode.INVALID_REQUEST, "allowed is a whole number from 0 to 2147483647"),
-        ({"super.users": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "the value is longer than 32767 bytes"),
+        ({"metric.reporters": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "the value is longer than 32767 bytes"),
         (
             {"num.io.threads": "0"},
             ErrorCode.INVALID_REQUEST,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from headgate.gateway.config import listeners
 from headgate.gateway.config.listeners import (
     Listener,
     ListenerProblem,
     check_advertised,
+    check_between_brokers,
     check_listeners,
     is_every_address,
     parse,
@@ -62,7 +62,6 @@ def test_protocols() -> None:
     [
         ("", "there is no listener"),
         ("OTHER://:9092", "add OTHER:PLAINTEXT to it"),
-        ("SSL://:9092", "listener SSL: SSL is not supported yet; only PLAINTEXT is"),
         ("ODD://:9092", "the protocol TELNET of ODD does not exist"),
         ("PLAINTEXT://:9092,INTERNAL://:9092", "PLAINTEXT and INTERNAL have the same address"),
         # Kafka 4.1 and 3.9: "Socket server failed to bind to 0.0.0.0:9092: Address already in use", and the broker ends
@@ -78,6 +77,8 @@ def test_listeners_that_cannot_be(text: str, sentence: str) -> None:
 
 
 def test_listeners_that_can_be() -> None:
+    protocols = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    check_listeners(parse(",".join(f"{name}://:0" for name in protocols)), {name: name for name in protocols})
     check_listeners(parse("PLAINTEXT://0.0.0.0:0,INTERNAL://0.0.0.0:0"), PLAIN)
     check_listeners(parse("PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:9092"), PLAIN)  # Kafka 4.1 and 3.9 start
     check_listeners(parse("PLAINTEXT://0.0.0.0:9092,INTERNAL://[::1]:9092"), PLAIN)
@@ -161,8 +162,7 @@ def test_what_is_no_zookeeper(text: str, sentence: str) -> None:
         parse_zookeeper(text)
 
 
-def test_a_protocol_is_legal_once_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "SERVED_PROTOCOLS", frozenset(("PLAINTEXT", "SSL")))
-    check_listeners(parse("SSL://:9092"), PLAIN)
-    with pytest.raises(ListenerProblem, match="SASL_SSL is not supported yet; only PLAINTEXT, SSL are"):
-        check_listeners(parse("SASL_SSL://:9092"), {"SASL_SSL": "SASL_SSL"})
+def test_brokers_reach_each_other_over_plaintext() -> None:
+    check_between_brokers("INTERNAL", {"INTERNAL": "PLAINTEXT", "OUT": "SASL_SSL"})
+    with pytest.raises(ListenerProblem, match="brokers reach each other by the listener OUT, and SASL_SSL between"):
+        check_between_brokers("OUT", {"INTERNAL": "PLAINTEXT", "OUT": "SASL_SSL"})

@@ -39,7 +39,7 @@ def test_every_line_is_answered() -> None:
         ("num.io.threads", Effect.NONE),
         ("transaction.two.phase.commit.enable", Effect.PENDING),
         ("ssl.key.password", Effect.FULL),
-        ("authorizer.class.name", Effect.NONE),
+        ("authorizer.class.name", Effect.FULL),
         ("num.partitions", Effect.FULL),
         ("num.partitions", Effect.NONE),
     ]
@@ -65,11 +65,9 @@ def test_secrets_are_in_no_sentence() -> None:
 
 
 def test_a_setting_that_cannot_be_ignored_is_refused() -> None:
-    loaded = load("authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nport=9092", {}, "f")
+    loaded = load("principal.builder.class=com.example.Builder\nport=9092", {}, "f")
     first, second = loaded.problems
-    assert first.startswith(
-        "f line 1: authorizer.class.name=kafka.security.authorizer.AclAuthorizer: access control is"
-    )
+    assert first.startswith("f line 1: principal.builder.class=com.example.Builder: names a Java class")
     assert second == "f line 2: port=9092: Kafka 3.0 removed it; write listeners=PLAINTEXT://:<port>"
 
 

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
+from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage
 from headgate.gateway.security.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
+from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -39,6 +41,12 @@ blobs = st.binary(max_size=4)
 credentials = st.dictionaries(
     st.sampled_from([1, 2]), st.builds(ScramCredential, blobs, blobs, blobs, st.integers(4096, 16384)), min_size=1
 )
+bindings = st.builds(
+    AclBinding,
+    *(st.sampled_from(AclResource), st.text(min_size=1, max_size=3), st.sampled_from(PatternType)),
+    *(st.sampled_from(["User:a", "User:*"]), st.sampled_from(["*", "::1", "10.0.0.0/8"])),
+    *(st.sampled_from(AclOperation), st.sampled_from(AclPermission)),
+)
 
 
 @st.composite
@@ -58,7 +66,15 @@ def images(draw: st.DrawFn) -> Image:
         next_producer_id=draw(st.integers(0, 1 << 62)),
         scram_credentials=draw(st.dictionaries(st.text(max_size=3), credentials, max_size=3)),
         quotas=draw(st.dictionaries(entities, quotas, max_size=3)),
+        acls=acls_of(draw(st.sets(bindings, max_size=4))),
     )
+
+
+def acls_of(made: set[AclBinding]) -> AclsImage:
+    draft = AclsDraft(NO_ACLS)
+    for number, binding in enumerate(sorted(made)):
+        draft.add(number.to_bytes(16, "big"), binding)
+    return draft.finish()
 
 
 def ids_of(topics: dict[str, Topic]) -> dict[bytes, str]:
@@ -85,7 +101,8 @@ def test_deleted_topics_come_first(image: Image, removed: set[bytes]) -> None:
 def test_all_that_an_image_has_is_recorded_or_of_this_start() -> None:
     """Whoever gives an image something more decides here whether a snapshot has it."""
     of_this_start = {"cluster_id", "controller_id", "brokers"}
-    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id", "scram_credentials", "quotas"}
+    recorded = {"topics", "topic_names", "features", "configs", "next_producer_id", "scram_credentials"}
+    recorded |= {"acls", "quotas"}
     assert set(Image._fields) == of_this_start | recorded
     assert set(Topic._fields) == {"name", "topic_id", "partitions", "configs"}
     in_log = {"leader", "leader_epoch", "replicas", "isr", "partition_epoch", "adding_replicas", "removing_replicas"}

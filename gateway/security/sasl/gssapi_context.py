@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from headgate.gateway.security.sasl.gssapi import GssContext, GssError
@@ -14,6 +17,7 @@ from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
 
 _MISSING: Final = "GSSAPI needs the extra `kerberos`: pip install 'headgate[kerberos]'"
 _TRUE: Final = "true"
+_DEFAULT_REALM: Final = re.compile(r"^\s*default_realm\s*=\s*(\S+)", re.MULTILINE)
 # Kerberos' KRB_AP_ERR_REPEAT and KRB_AP_ERR_TKT_NYV, for which Kafka lets a client try again
 _RETRIABLE_CODES: Final = frozenset((-1765328350, -1765328351))
 
@@ -78,3 +82,13 @@ class _AcceptedContext:
         except self._errors as error:
             is_retriable = getattr(error, "min_code", 0) in _RETRIABLE_CODES
             raise GssError(f"Kerberos: {error}", is_retriable=is_retriable) from error
+
+
+def default_realm() -> str:
+    """The realm that Kerberos' configuration names; empty without one."""
+    path = Path(os.environ.get("KRB5_CONFIG", "/etc/krb5.conf").partition(":")[0])
+    try:
+        found = _DEFAULT_REALM.search(path.read_text("utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return "" if found is None else found[1]

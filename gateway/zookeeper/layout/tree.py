@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
+from headgate.gateway.security.acls.acls_image import image_of
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
+from headgate.gateway.zookeeper.layout.acls import AclNode, pattern_of
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
 from headgate.gateway.zookeeper.layout.cluster import (
@@ -46,6 +48,7 @@ from headgate.gateway.zookeeper.layout.topics import (
     partitions_path,
 )
 from headgate.gateway.zookeeper.layout.users import credentials_of
+from headgate.protocol.acls import ResourcePattern
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
 ABSENT: Final = -1
@@ -89,6 +92,13 @@ class ConfigNode(NamedTuple):
     version: int
 
 
+class StoredAcls(NamedTuple):
+    """The ACLs of a pattern, and the version of their node."""
+
+    node: AclNode
+    version: int
+
+
 class ClusterTree(NamedTuple):
     """A cluster as its nodes describe it.
 
@@ -112,6 +122,7 @@ class ClusterTree(NamedTuple):
     without_id: frozenset[str]
     deleting: frozenset[str]
     invalid: tuple[InvalidNode, ...]
+    acls: Mapping[ResourcePattern, StoredAcls]
 
 
 def oldest(_topic_id: bytes, names: Sequence[str]) -> str:
@@ -151,7 +162,11 @@ class _Reading:
         topics = self._with_unique_ids(dict(self._topics()), keeps_id)
         ids = {name: nodes.assignment.topic_id or self._new_topic_id() for name, nodes in topics.items()}
         configs = dict(self._configs())
+        acls = dict(self._acls())
         image = self._image(topics, ids, configs, controller)
+        if acls:
+            bindings = (binding for stored in acls.values() for binding in stored.node.bindings)
+            image = image._replace(acls=image_of(bindings))
         return ClusterTree(
             image,
             topics,
@@ -166,6 +181,7 @@ class _Reading:
             frozenset(name for name, nodes in topics.items() if nodes.assignment.topic_id is None),
             frozenset(self._children.get(DELETE_TOPICS_PATH, ())),
             tuple(self._invalid),
+            acls,
         )
 
     def _image(
@@ -268,6 +284,14 @@ class _Reading:
                 if configs is None:
                     self._unreadable.add(entity)
                 yield entity, ConfigNode(configs or EntityConfigs({}), node.version)
+
+    def _acls(self) -> Iterator[tuple[ResourcePattern, StoredAcls]]:
+        for path, node in self._tree.items():
+            pattern = pattern_of(path)
+            if pattern is not None:
+                stored = self._tried(path, AclNode.decode, pattern, node.data)
+                if stored is not None:
+                    yield pattern, StoredAcls(stored, node.version)
 
     def _brokers(self) -> Iterator[tuple[int, Node]]:
         for name in self._children.get(BROKER_IDS_PATH, ()):

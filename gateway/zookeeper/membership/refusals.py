@@ -22,6 +22,11 @@ class ZooKeeperRefusal(StorageError):
     """The broker cannot serve this cluster as it is; the text says why, and what to do."""
 
 
+def unreadable_acls(error: InvalidNode) -> ZooKeeperRefusal:
+    """A node with ACLs that this broker cannot obey."""
+    return ZooKeeperRefusal(f"{error}; it may deny something: correct or delete the node, and start again")
+
+
 def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
     """No session within `zookeeper.connection.timeout.ms`."""
     return ZooKeeperRefusal(

@@ -21,6 +21,7 @@ from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLE
 from headgate.gateway.zookeeper.layout.owner import SessionOwner
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
+from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.controlled_shutdown import ControlledShutdown, StoppingReplicas
 from headgate.gateway.zookeeper.membership.failed_replicas import FailedReplicaReports, FailingReplicas
@@ -29,8 +30,9 @@ from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_check import SessionCheck
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths, read_acls, reads_acls, unreadable_acls
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
-from headgate.gateway.zookeeper.metadata.reading import Watches, read_broker_nodes, read_node, read_tree
+from headgate.gateway.zookeeper.metadata.reading import NodesByPath, Watches, read_broker_nodes, read_node, read_tree
 from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
 from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders, Replicas
@@ -75,6 +77,7 @@ class ZooKeeperSource:
         node_id = base.config.node_id
         self._member = JoiningBroker(connection.connect, node_id, _owner(base))
         self._is_elected = False
+        self._reads_acls = reads_acls(base.config)
         self._store: ZooKeeperMetadataStore | None = None
         base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
 
@@ -206,6 +209,10 @@ class ZooKeeperSource:
         """
         session = self._connection.session
         yield from check(session, self._member)
+        if self._reads_acls:
+            invalid = unreadable_acls(read_cluster((yield from read_acls(session, None)), self._new_topic_id))
+            if invalid is not None:
+                raise refusals.unreadable_acls(invalid)
         names = sorted({topic for topic, _ in self._base.log_manager.duplicates})
         nodes = yield from gather([read_node(session, f"{TOPICS_PATH}/{name}") for name in names])
         cluster = read_cluster(dict(ChainMap(*nodes)), self._new_topic_id, self._keeps_id)
@@ -218,6 +225,8 @@ class ZooKeeperSource:
         """
         session, member = self._connection.session, self._member
         yield from join(session, member)
+        if self._reads_acls:
+            yield from ensure_acl_paths(session)
         version = yield from self._become_controller(session)
         self._is_elected = version is not None
         if version is None:
@@ -238,7 +247,8 @@ class ZooKeeperSource:
 
     def _read_as_broker(self, session: Session) -> Task[ClusterTree]:
         """The cluster without its topics. Raises Overtaken while the first controller creates the cluster."""
-        cluster = read_cluster((yield from read_broker_nodes(session, self._watches.note)), self._new_topic_id)
+        tree = yield from read_broker_nodes(session, self._watches.note)
+        cluster = read_cluster(tree | (yield from self._acls(session)), self._new_topic_id)
         if cluster.controller is None:
             raise Overtaken("the controller changes")
         if not cluster.image.cluster_id:
@@ -248,10 +258,15 @@ class ZooKeeperSource:
 
     def _read(self, session: Session, version: int) -> Task[ClusterTree]:
         tree = yield from read_tree(session, self._watches.note)
+        tree |= yield from self._acls(session)
         cluster = read_cluster(tree, self._new_topic_id, self._keeps_id)
         if cluster.controller_epoch_version != version:
             raise Overtaken("another controller wrote its epoch")
         return cluster
+
+    def _acls(self, session: Session) -> Task[NodesByPath]:
+        """The nodes of ACLs; none without an authorizer that reads them."""
+        return (yield from read_acls(session, self._watches.note)) if self._reads_acls else {}
 
     def _become_controller(self, session: Session) -> Task[int | None]:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.zookeeper.layout.acls import AclNode, pattern_of
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
     CONTROLLER_EPOCH_PATH,
@@ -20,10 +21,11 @@ from headgate.gateway.zookeeper.layout.cluster import (
 )
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partition_of
-from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, TopicNodes
+from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, StoredAcls, TopicNodes
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.session import Check, Create, Delete, Results, SetData, Stat
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
+from headgate.protocol.acls import ResourcePattern
 
 
 class ClusterNodes:
@@ -34,15 +36,20 @@ class ClusterNodes:
         self.unreadable.note((), cluster.invalid)
         self.has_producer_ids = _has_producer_ids(cluster)
         """Whether the last block of producer ids was readable at least once: the next block follows from it."""
-        self._cluster = cluster._replace(image=Image.empty(), state_zxids={}, invalid=())
+        self._cluster = cluster._replace(image=Image.empty(), state_zxids={}, invalid=(), acls={})
         self._topics = dict(cluster.topics)
         self._configs = dict(cluster.configs)
+        self._acls = dict(cluster.acls)
         self._deleting = set(cluster.deleting)
 
     def tree(self, image: Image) -> ClusterTree:
         """The nodes together with an image, as the input of a plan. Valid until the nodes change."""
         return self._cluster._replace(
-            image=image, topics=self._topics, configs=self._configs, deleting=frozenset(self._deleting)
+            image=image,
+            topics=self._topics,
+            configs=self._configs,
+            deleting=frozenset(self._deleting),
+            acls=self._acls,
         )
 
     def topic(self, name: str) -> TopicNodes | None:
@@ -91,6 +98,13 @@ class ClusterNodes:
             self._configs[entity] = part.configs[entity]
         else:
             self._configs.pop(entity, None)
+
+    def put_acls(self, pattern: ResourcePattern, part: ClusterTree) -> None:
+        """Apply a read of a pattern's ACLs."""
+        if pattern in part.acls:
+            self._acls[pattern] = part.acls[pattern]
+        else:
+            self._acls.pop(pattern, None)
 
     def put_versions(self, part: ClusterTree) -> None:
         """Apply a read of the nodes of producer ids and features."""
@@ -149,6 +163,16 @@ class ClusterNodes:
                 self._configs.pop(entity, None)
             else:
                 self._configs[entity] = ConfigNode(EntityConfigs.decode(entity, data), version)
+
+        else:
+            self._apply_acls(path, data, version)
+
+    def _apply_acls(self, path: str, data: bytes | None, version: int) -> None:
+        pattern = pattern_of(path)
+        if pattern is not None and version == ABSENT:
+            self._acls.pop(pattern, None)
+        elif pattern is not None:
+            self._acls[pattern] = StoredAcls(AclNode.decode(pattern, data), version)
 
     def _apply_topic(self, name: str, rest: str, data: bytes | None, version: int) -> None:
         nodes = self._topics.get(name)

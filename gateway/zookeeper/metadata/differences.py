@@ -7,15 +7,19 @@ from typing import NamedTuple
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, partition_records, scram_records
+from headgate.gateway.security.acls.acls_image import binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
+from headgate.protocol.acls import ResourcePattern
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -83,18 +87,21 @@ def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[Metada
 class Touched(NamedTuple):
     """The subjects of records.
 
-    Topics by name; other resources with configs, users with credentials; producer ids or features; owners of quotas.
+    Topics by name; other resources with configs, users with credentials; ACLs; producer ids or features; owners of
+    quotas.
     """
 
     topics: set[str]
     resources: set[tuple[int, str]]
+    acls: set[ResourcePattern]
     has_others: bool
     quotas: set[QuotaEntity]
 
 
 def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
     """The subjects that records change. Topic ids are looked up in the images."""
-    topics, resources, has_others, quotas = set[str](), set[tuple[int, str]](), False, set[QuotaEntity]()
+    topics, resources, acls, has_others = set[str](), set[tuple[int, str]](), set[ResourcePattern](), False
+    quotas = set[QuotaEntity]()
     for record in records:
         match record:
             case TopicRecord():
@@ -111,6 +118,10 @@ def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
                 resources.add((USER_RESOURCE, record.name))
             case ClientQuotaRecord():
                 quotas.add(QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity))
+            case AccessControlEntryRecord():
+                acls.add(binding_of(record).pattern)
+            case RemoveAccessControlEntryRecord():
+                acls.update(image.acls.by_id[record.id].pattern for image in images if record.id in image.acls.by_id)
             case _:
                 has_others = True
-    return Touched(topics, resources, has_others, quotas)
+    return Touched(topics, resources, acls, has_others, quotas)

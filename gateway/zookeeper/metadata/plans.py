@@ -45,6 +45,7 @@ from headgate.gateway.zookeeper.layout.topics import (
 )
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE, configs_of
+from headgate.gateway.zookeeper.metadata.acl_plans import change_acls
 from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, Delete, Operation, SetData
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -150,6 +151,7 @@ def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterato
             entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
             yield from _write_configs(cluster, entity, configs)
     yield from _change_owners(cluster, new)
+    yield from change_acls(cluster, new)
     if new.features != cluster.image.features:
         yield _put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version)
     taken = new.next_producer_id - cluster.image.next_producer_id

@@ -14,12 +14,14 @@ from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.zookeeper.layout.acls import CHANGES_PATHS
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.configs import TOPICS, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import read_cluster
 from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths, read_node
 from headgate.gateway.zookeeper.metadata.user_nodes import delete_empty_users, ensure_user
@@ -172,7 +174,9 @@ class ChangeWriter:
             self._nodes.apply(operations, results)
             for operation, result in zip(operations, results, strict=True):
                 if isinstance(operation, Create) and operation.is_sequential:
-                    self._watcher.configs.know_notification(str(result))
+                    is_of_acls = operation.path.startswith(tuple(f"{path}/" for path in CHANGES_PATHS))
+                    watcher = self._watcher.acls if is_of_acls else self._watcher.configs
+                    watcher.know_notification(str(result))
             yield from delete_empty_users(self._session, self._nodes, operations)
         return True
 
@@ -196,6 +200,8 @@ class ChangeWriter:
                 f"ZooKeeper has lost this cluster: {CLUSTER_ID_PATH} is not there; the broker's log says what to do"
             )
         yield from ensure_paths(self._session)
+        if self._watcher.acls.directories:
+            yield from ensure_acl_paths(self._session)
 
     def _remove_below(self, wanted: plans.Multi) -> Task[None]:
         """Remove unknown children of the nodes that a multi deletes, as Kafka does for deleted topics."""

@@ -35,10 +35,12 @@ from headgate.gateway.zookeeper.controller.controller_term import ControllerTerm
 from headgate.gateway.zookeeper.controller.election import ControllerElection
 from headgate.gateway.zookeeper.controller.leader_elections import IN_FLIGHT
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
+from headgate.gateway.zookeeper.layout.acls import CHANGES_PATHS, acl_path
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.log_dir_events import LogDirEvent
+from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
@@ -51,6 +53,7 @@ from headgate.gateway.zookeeper.session import Create, KeeperError, Session
 from headgate.gateway.zookeeper.store.change_writer import ChangeWriter, NotController, SubmittedChange, TopicOnDemand
 from headgate.gateway.zookeeper.store.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
+from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
 from headgate.protocol.messages.alter_partition import AlterPartitionRequest
@@ -73,7 +76,7 @@ LIST_EVERY_MS: Final = 100.0
 """The least time between two reads of a long list: 10,000 names take some milliseconds."""
 ON_DEMAND_AGAIN_MS: Final = 1_000.0
 """The least time between two creations of a topic on demand: the controller sends the topic within this time."""
-_LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
+_LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH, *CHANGES_PATHS)
 
 
 def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
@@ -287,6 +290,14 @@ class ZooKeeperMetadataStore(MetadataStore):
             message = f"ZooKeeper's {PRODUCER_IDS_PATH} cannot be read: correct that node"
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
         return super().take_producer_ids()
+
+    def check_new_acl(self, binding: AclBinding) -> None:
+        """See `MetadataStore`. Raises KafkaError(INVALID_REQUEST) also for a name that ZooKeeper cannot have."""
+        super().check_new_acl(binding)
+        try:
+            acl_path(binding.pattern)
+        except InvalidNode as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Failed to create ACL: {error.reason}") from None
 
     def create_on_demand(
         self,

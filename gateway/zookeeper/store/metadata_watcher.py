@@ -20,6 +20,7 @@ from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, TOPICS, ConfigEntity
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
+from headgate.gateway.zookeeper.metadata.acl_watcher import AclWatcher, acl_paths
 from headgate.gateway.zookeeper.metadata.config_watcher import SINGLES, ConfigWatcher, config_paths, entities
 from headgate.gateway.zookeeper.metadata.differences import Touched
 from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, StoreParts
@@ -34,6 +35,7 @@ class MetadataWatcher:
 
     def __init__(self, parts: StoreParts) -> None:
         self.configs = ConfigWatcher(parts)
+        self.acls = AclWatcher(parts)
         self.brokers = LiveBrokers(parts)
         self.term: ControllerTerm | None = None
         """The term of this broker as the controller; None while another broker is the controller."""
@@ -58,7 +60,8 @@ class MetadataWatcher:
 
     def schedule_full_refresh(self, *, with_states: bool = False) -> None:
         """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
-        for path in (CONTROLLER_PATH, BROKER_IDS_PATH, *SINGLES, *_DIRECTORIES, *TERM_PATHS):
+        directories = (*_DIRECTORIES, *self.acls.directories)
+        for path in (CONTROLLER_PATH, BROKER_IDS_PATH, *SINGLES, *directories, *TERM_PATHS):
             self._watches.note(path)
         if self.term is None:
             self.schedule_topic_configs(self._store.written_image.topics)
@@ -77,7 +80,7 @@ class MetadataWatcher:
             self.schedule_topic_configs(subjects.topics)
         else:
             self.term.topics.schedule_refresh(subjects.topics)
-        for path in config_paths(entities(subjects)):
+        for path in (*config_paths(entities(subjects)), *acl_paths(subjects.acls)):
             self._watches.note(path)
         for path in SINGLES if subjects.has_others else ():
             self._watches.note(path)
@@ -96,6 +99,8 @@ class MetadataWatcher:
                 image = yield from self.term.topics.read_into(image, name)
         for entity in entities(subjects):
             image = yield from self.configs.read_into(image, entity)
+        for pattern in sorted(subjects.acls):
+            image = yield from self.acls.read_into(image, pattern)
         if subjects.has_others:
             image = yield from self.configs.read_singles_into(image)
         return image
@@ -110,7 +115,7 @@ class MetadataWatcher:
         subjects = {path: None for path in paths if path not in (*TERM_PATHS, *SINGLES, BROKER_IDS_PATH)}
         if term is None:
             subjects = {path: None for path in subjects if not f"{path}/".startswith(f"{TOPICS_PATH}/")}
-        for path in [path for path in subjects if path in _DIRECTORIES]:
+        for path in [path for path in subjects if path in _DIRECTORIES or path in self.acls.directories]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from attempt(path, self._changed_below(path))) or ())
         # A topic and its configs are one subject: they must be published together
@@ -142,6 +147,8 @@ class MetadataWatcher:
             return (yield from self.term.topics.new_paths())
         if path == CONFIG_CHANGES_PATH:
             return (yield from self.configs.changed())
+        if path in self.acls.directories:
+            return (yield from self.acls.changed_below(path))
         return (yield from self.configs.all_paths(path))
 
     def _chunks(self, subjects: Iterable[str]) -> Iterator[list[str]]:
@@ -162,11 +169,14 @@ class MetadataWatcher:
             yield from self.term.topics.refresh(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
             yield from self.configs.refresh(path)
+        else:
+            yield from self.acls.refresh(path)
 
     def _publish(self) -> None:
         """Publish all differences as one change: each change copies the names of all topics."""
         term = self.term
-        found = self.configs.take_records() + ([] if term is None else term.topics.take_records())
+        found = self.configs.take_records() + self.acls.take_records()
+        found += [] if term is None else term.topics.take_records()
         if found:
             self._store.apply_external(found)
         if term is not None:

@@ -16,6 +16,7 @@ from headgate.gateway.runtime.tasks import Task, Tasks, run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths, read_acls, reads_acls
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, read_tree
@@ -91,7 +92,11 @@ class StoreWorld:
         self.keeper.run()
         self.finish(ensure_paths(self.session))
         watches = Watches()
-        cluster = read_cluster(self.finish(read_tree(self.session, watches.note)), self._topic_id)
+        tree = self.finish(read_tree(self.session, watches.note))
+        if reads_acls(self.config):
+            self.finish(ensure_acl_paths(self.session))
+            tree |= self.finish(read_acls(self.session, watches.note))
+        cluster = read_cluster(tree, self._topic_id)
         unreadable = UnreadableNodes()
         self.nodes = ClusterNodes(cluster, unreadable)
         self._do(plans.become_controller(cluster, self.config.node_id, 5))
@@ -151,6 +156,10 @@ class StoreWorld:
         assert image.topic_names == found.image.topic_names
         assert {key: one for key, one in image.configs.items() if one} == found.image.configs
         assert image.features == found.image.features
+        if reads_acls(self.config):
+            assert image.acls.ids == found.image.acls.ids
+            assert image.acls.acl_index == found.image.acls.acl_index
+            assert cluster.acls == found.acls
         assert image.next_producer_id <= found.image.next_producer_id  # what others take is seen when it is needed
         assert cluster.topics == found.topics
         assert cluster.controller_epoch_version == found.controller_epoch_version

@@ -41,6 +41,7 @@ from headgate.protocol.messages.create_topics import (
 )
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.messages.describe_acls import DescribeAclsRequest
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -483,7 +484,7 @@ def _epochs(made: Play) -> None:
         made.ask(f"{number}", request, range(5))
 
 
-ASKS = (MetadataRequest, DescribeConfigsRequest, DescribeTopicPartitionsRequest)
+ASKS = (MetadataRequest, DescribeConfigsRequest, DescribeTopicPartitionsRequest, DescribeAclsRequest)
 SETTLED_S = 0.1
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headgate.gateway.config import BrokerConfig, ConfigError, catalogue, listeners
+from headgate.gateway.config import BrokerConfig, ConfigError, catalogue
 from headgate.gateway.config.definition import Secret
 from headgate.gateway.security.sasl.mechanisms import check_listeners
 from headgate.gateway.security.sasl.settings import BearerSettings, bearer_setting, of_listener
@@ -24,7 +24,6 @@ LINE = f'{PLAIN} required user_ann="hunter2";'
 @pytest.fixture(autouse=True)
 def _served(monkeypatch: pytest.MonkeyPatch) -> None:
     """SASL is served, as soon as the network can."""
-    monkeypatch.setattr(listeners, "SERVED_PROTOCOLS", frozenset(("PLAINTEXT", "SASL_PLAINTEXT")))
 
 
 def load(text: str) -> BrokerConfig:

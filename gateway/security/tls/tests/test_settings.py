@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headgate.gateway.config import BrokerConfig, broker_table, catalogue, describe, listeners
+from headgate.gateway.config import BrokerConfig, broker_table, catalogue, describe
 from headgate.gateway.config.definition import Secret
 from headgate.gateway.security.tls.settings import SETTINGS, TlsSettings, of_listener, setting_name
 
@@ -20,7 +20,6 @@ listener.security.protocol.map=SSL:SSL,OUT:SASL_SSL,PLAINTEXT:PLAINTEXT
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS is served, as soon as the network can."""
-    monkeypatch.setattr(listeners, "SERVED_PROTOCOLS", frozenset(("PLAINTEXT", "SSL", "SASL_SSL")))
 
 
 def test_the_defaults_are_those_of_the_table() -> None:

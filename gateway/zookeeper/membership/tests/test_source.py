@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from headgate.gateway.api.context import Client
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.config import BrokerConfig
@@ -23,6 +24,7 @@ from headgate.gateway.zookeeper.session import Create
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
+from headgate.protocol.acls import AclOperation, AclResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.storage.disk.layout import read_meta
 from headgate.storage.errors import StorageError
@@ -223,6 +225,33 @@ def test_a_listener_that_cannot_open(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"192\.0\.2\.1|address"):
         trio.run(broker.run)
     assert not EPHEMERAL & set(keeper.tree.nodes)
+
+
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+ACL = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
+
+
+def test_acls_decide_from_the_first_request_on(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    put(keeper, connected(keeper), "/kafka-acl/Topic/t", ACL, is_ephemeral=False)
+    overrides = {"zookeeper.connect": "model:2181", "log.dirs": str(tmp_path), "authorizer.class.name": ACL_AUTHORIZER}
+    parts = BrokerParts(BrokerConfig.load("", overrides), Seams(connect=connector(keeper)))
+    authorizer, client = parts.dispatcher.authorizer, Client("192.0.2.9", 1, "192.0.2.1", 2, principal="User:a")
+    assert authorizer is not None
+    assert authorizer.allows(client, AclOperation.DESCRIBE, AclResource.TOPIC, "t")
+    assert not authorizer.allows(client, AclOperation.WRITE, AclResource.TOPIC, "t")
+    parts.close()
+    assert "/kafka-acl-extended/prefixed/TransactionalId" in keeper.tree.nodes
+
+
+def test_acls_that_cannot_be_read_refuse_a_start(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    put(keeper, connected(keeper), "/kafka-acl/Topic/t", ACL[:-1], is_ephemeral=False)
+    before = dict(keeper.tree.nodes)
+    with pytest.raises(ZooKeeperRefusal, match=r"/kafka-acl/Topic/t: .* it may deny something: correct or delete"):
+        start(keeper, tmp_path, authorizer_class_name=ACL_AUTHORIZER)
+    assert keeper.tree.nodes.keys() == before.keys(), "nothing was written"
+    start(keeper, tmp_path)
 
 
 def test_a_chroot(tmp_path: Path) -> None:

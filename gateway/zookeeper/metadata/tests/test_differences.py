@@ -77,7 +77,7 @@ def test_what_records_touch() -> None:
         ConfigRecord(resource_type=GROUP_RESOURCE, resource_name="g", name="n", value="v"),
         *quota_records(ANN, {"producer_byte_rate": 5.0}),
     ]
-    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, False, {ANN})
+    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, set(), False, {ANN})
     assert touched([ProducerIdsRecord(broker_id=0, next_producer_id=5)], IMAGE).has_others
 
 
@@ -100,4 +100,4 @@ def test_differences_of_credentials_turn_one_into_the_other() -> None:
 
 def test_users_are_among_the_subjects_of_records() -> None:
     records = scram_records("ann", {1: ScramCredential(b"", b"", b"", 4096), 2: None})
-    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, has_others=False, quotas=set())
+    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, set(), has_others=False, quotas=set())

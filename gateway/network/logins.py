@@ -1,0 +1,145 @@
+"""Logins: what stands between a connection and the dispatcher until the client is known, and at its renewals (SASL).
+
+`gateway.security.sasl.server_exchange` decides; here its events move bytes. After a login without an end, the
+connection has the broker's dispatcher, so that a request costs no more than on a listener without logins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from headgate.gateway.api.context import Client, HandlerContext, Services
+from headgate.gateway.api.dispatch import Dispatcher, Done, Parked, Piece, Reply
+from headgate.gateway.api.handlers.api_versions import api_versions, unsupported_version
+from headgate.gateway.network.connection import Closing, Connection
+from headgate.gateway.runtime.scheduler import Timer
+from headgate.gateway.runtime.tasks import Task, sleep
+from headgate.gateway.runtime.workers import BoundedExecutor
+from headgate.gateway.security.sasl.server_exchange import (
+    Close,
+    LoggedIn,
+    RunComputation,
+    SaslEvent,
+    SaslListener,
+    SaslServerExchange,
+    SendReply,
+)
+from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.schema import Message
+
+logger = logging.getLogger("headgate.sasl")
+
+MAX_THREADS: Final = 2
+"""Each computes: more threads would take the loop's share of the cores."""
+TIMED_OUT: Final = "the client did not log in within headgate.authentication.timeout.ms"
+
+
+class Logins:
+    """The logins of all listeners. `listeners`: the present SASL settings by name; the owner may replace values."""
+
+    def __init__(
+        self, services: Services, listeners: Mapping[str, SaslListener], timeout_ms: Callable[[], float]
+    ) -> None:
+        self.services = services
+        self.listeners = listeners
+        self.threads = BoundedExecutor(services.scheduler, MAX_THREADS)
+        self._timeout_ms = timeout_ms
+
+    def begin(self, connection: Connection, dispatcher: Dispatcher) -> None:
+        """Have the client of a new connection log in, if its listener asks for that."""
+        listener = self.listeners.get(connection.client.listener)
+        if listener is not None:
+            timer = self.services.scheduler.call_after(self._timeout_ms(), partial(_time_out, connection))
+            Login(self, connection, dispatcher, listener, timer)
+
+
+class Login:
+    """The dispatcher of a connection whose client has to log in, or whose session ends at a time."""
+
+    def __init__(
+        self, logins: Logins, connection: Connection, dispatcher: Dispatcher, listener: SaslListener, timer: Timer
+    ) -> None:
+        self._logins = logins
+        self._connection = connection
+        self._dispatcher = dispatcher
+        self._timer: Timer | None = timer
+        self._max_frame_bytes = connection.max_frame_bytes
+        self._exchange = SaslServerExchange(listener, self._answer_api_versions, logins.services.clock)
+        self._end: Close | None = None
+        connection.use(self, self._exchange.max_frame_bytes or self._max_frame_bytes)
+
+    def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
+        """As `Dispatcher.dispatch`."""
+        if not self._exchange.takes(frame):
+            return self._dispatcher.dispatch(frame, client, done)
+        events = self._exchange.receive(frame)
+        if any(isinstance(event, RunComputation | Close) for event in events):
+            return self._park(events, done)
+        return self._taken(events)
+
+    def _answer_api_versions(self, request: ApiVersionsRequest | None, version: int) -> Message:
+        services, client = self._logins.services, self._connection.client
+        if request is None:
+            return unsupported_version(services.versions_on(client.listener))
+        return api_versions(request, HandlerContext(services, client, version, None))
+
+    def _taken(self, events: Iterable[SaslEvent]) -> list[Piece]:
+        reply: list[Piece] = []
+        for event in events:
+            if isinstance(event, SendReply):
+                reply.append(event.data)
+            elif isinstance(event, LoggedIn):
+                self._admit(event)
+        return reply
+
+    def _admit(self, login: LoggedIn) -> None:
+        """The client is known: other requests are served from now on."""
+        client = self._connection.client
+        client.principal = login.principal
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not login.is_renewal:
+            logger.debug("%s logged in as %s by %s", client, login.principal, login.mechanism)
+        has_end = login.session_expires_ms is not None
+        self._connection.use(self if has_end else self._dispatcher, self._max_frame_bytes)
+
+    def _park(self, events: Iterable[SaslEvent], done: Done) -> Parked:
+        """Answer later: a thread computes, or a refused login waits."""
+
+        def finish(result: Reply | Exception) -> None:
+            done(result)
+            if self._end is not None:
+                self._connection.close(self._end.reason, Closing.LINGERING)
+                self._connection.wake()
+
+        return Parked(self._logins.services.tasks.start_later(self._steps(events), finish).cancel)
+
+    def _steps(self, events: Iterable[SaslEvent]) -> Task[Reply]:
+        reply, waiting = list[Piece](), deque(events)
+        while waiting:
+            event = waiting.popleft()
+            if isinstance(event, RunComputation):
+                result: object
+                try:
+                    result = yield partial(self._logins.threads.in_thread, event.run)
+                except Exception as error:  # noqa: BLE001  the exchange decides what a failure means
+                    result = error
+                waiting.extend(self._exchange.resume(result))
+            elif isinstance(event, Close):
+                if event.delay_ms:
+                    yield sleep(self._logins.services.scheduler, event.delay_ms)
+                self._end = event
+                reply += [event.last_reply] if event.last_reply else []
+            else:
+                reply += self._taken([event])
+        return reply
+
+
+def _time_out(connection: Connection) -> None:
+    connection.close(TIMED_OUT)
+    connection.wake()

@@ -1,0 +1,1 @@
+"""ACLs: the rules of the cluster by resource, and the decisions about requests."""
