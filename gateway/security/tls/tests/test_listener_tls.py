@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from headgate.gateway.config import BrokerConfig, ConfigError
+from headgate.gateway.config import BrokerConfig, ConfigError, listeners
 from headgate.gateway.config.definition import Secret
 from headgate.gateway.security.tls.listener_tls import ListenerTls, open_all
 from headgate.gateway.security.tls.principal_mapping import PrincipalProblem
@@ -186,7 +186,6 @@ def test_rules_make_principals_and_may_make_none(tmp_path: Path) -> None:
 
 
 def test_each_listener_over_tls_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-
     write_files(tmp_path)
     text = (
         "listeners=PLAINTEXT://:9092,SSL://:9093,OUT://:9094\n"
@@ -227,7 +226,6 @@ def test_other_brokers_are_reached_with_the_listeners_stores(tmp_path: Path) -> 
 
 def test_the_listener_between_brokers_has_a_clients_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "check_between_brokers", lambda *_: None)  # links have no TLS so far
-
     write_files(tmp_path)
     text = (
         "listeners=SSL://h:9093,OUT://h:9094\nlistener.security.protocol.map=SSL:SSL,OUT:SSL\n"
