@@ -16,7 +16,7 @@ import socket
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 
-from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.network.epoll import READING, WRITING
 from headgate.gateway.network.socket_driver import CLOSED, LINGERING, PROBED_BYTES, Engine, SocketDriver
 from headgate.gateway.network.tls.handshakes import Awaits, TlsHandshakes
@@ -81,7 +81,9 @@ class TlsDriver(SocketDriver):
             self.release()  # the socket is closed once the thread has returned
 
     def serve(self, events: int) -> None:
-        if self._stage is _ENCRYPTED:
+        if self.phase is LINGERING:
+            super().serve(events)
+        elif self._stage is _ENCRYPTED:
             if not events & select.EPOLLIN and self._holds_data():
                 events |= select.EPOLLIN
             super().serve(events)
@@ -158,7 +160,10 @@ class TlsDriver(SocketDriver):
         elif isinstance(outcome, BaseException):
             if not isinstance(outcome, OSError):
                 raise outcome
-            self._fail(str(outcome) if isinstance(outcome, TlsError) else None)
+            if isinstance(outcome, TlsError):
+                self._refuse(str(outcome))
+            else:
+                self._fail(None)
 
     def _open(self, stage: _Stage) -> None:
         self._stage = stage
@@ -174,6 +179,17 @@ class TlsDriver(SocketDriver):
         self._deadline = None
         self.connection.close(reason)
         self.abort()
+
+    def _refuse(self, reason: str) -> None:
+        """Close the connection once the client has had time to read the alert.
+
+        A client of TLS 1.3 has sent requests by now: a close with unread data would reset the connection.
+        """
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self.connection.close(reason, Closing.LINGERING)
+        self._close_gracefully()
 
     # Records
 

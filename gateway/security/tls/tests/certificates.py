@@ -173,7 +173,7 @@ def _certificate(
 def write_files(directory: Path, names: Sequence[str] = ("broker", "client")) -> Authority:
     """Write the files of the module's head. Returns the authority that signed all."""
     directory.mkdir(parents=True, exist_ok=True)
-    authority = Authority()
+    authority = Authority(f"CA of {directory.name}")
     (directory / "ca.pem").write_text(authority.pem())
     (directory / "ca.p12").write_bytes(pkcs12_trust([authority.certificate]))
     for name in names:
