@@ -64,9 +64,7 @@ class Security(NamedTuple):
 
     def java_file(self) -> str:
         """The path of a file with Java's settings, for `--command-config` and the like."""
-        path = self.directory / f"{self.ca}-{self.certificate or 'none'}.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in self.of_java().items()))
-        return str(path)
+        return write_properties(self.directory / f"{self.ca}-{self.certificate or 'none'}.properties", self.of_java())
 
     def of_kafka_python(self) -> dict[str, str]:
         names = {"ca": "ssl_cafile", "certificate": "ssl_certfile", "key": "ssl_keyfile"}
@@ -82,6 +80,12 @@ class Security(NamedTuple):
 
 def of_librdkafka(security: Security | None) -> Mapping[str, str]:
     return {} if security is None else security.of_librdkafka()
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> str:
+    """Write a file of Java's settings; its path."""
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return str(path)
 
 
 def make_certificates(directory: Path, *names: str) -> Path:

@@ -12,18 +12,24 @@ from compat_tests.harness.security import PASSWORD, make_certificates
 # By the setting that differs; the certificates of clients are asked for by `MUTUAL` alone
 PLAIN, TLS, MUTUAL, OPTIONAL = "PLAINTEXT", "SSL", "MUTUAL", "OPTIONAL"
 HOST: Final = "localhost"
+CERTIFICATES: Final = ("broker", "client", "elsewhere@elsewhere.example")
 
 
 class SecureBroker(HeadgateBroker):
-    """`certificates` has `ca`, and the certificates `broker` and `client` that it signs; `other` has nothing of it.
+    """`certificates` is a directory with `ca`, and the certificates that it signs (`CERTIFICATES`).
 
     The stores of the broker have the type `stores`: PKCS12 or PEM.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, stores: str = "PEM") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        stores: str = "PEM",
+        certificates: Path | None = None,
+    ) -> None:
         super().__init__(directory)
-        self.certificates = make_certificates(directory / "certificates", "broker", "client", "second")
-        self.other = make_certificates(directory / "other", "broker", "client")
+        self.certificates = certificates or make_certificates(directory / "certificates", *CERTIFICATES)
         more = {**self.store_settings(stores), **(settings or {})}
         self.settings = {**self.listener_settings(), **more}
 

@@ -30,6 +30,9 @@ TLS_HANDSHAKE: Final = 22
 """The first byte of a TLS connection: the type of its first record (RFC 8446, 5.1). A Kafka request begins with 0."""
 
 
+_FIRST_BYTE: Final = bytes((TLS_HANDSHAKE,))
+
+
 class _Stage(Enum):
     DETECTING = auto()
     HANDSHAKING = auto()
@@ -130,14 +133,13 @@ class TlsDriver(SocketDriver):
             self._open(_PLAIN)
             super().serve(select.EPOLLIN)
             return False
-        if not first or first[0] != TLS_HANDSHAKE:
-            self._fail(
+        if not first:
+            self._fail(None)
+        elif first[0] != TLS_HANDSHAKE:
+            self._refuse(
                 "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
-                if first
-                else None
             )
-            return False
-        return True
+        return first[:1] == _FIRST_BYTE
 
     @property
     def _sock(self) -> TlsSocket:
@@ -181,9 +183,10 @@ class TlsDriver(SocketDriver):
         self.abort()
 
     def _refuse(self, reason: str) -> None:
-        """Close the connection once the client has had time to read the alert.
+        """Close the connection once the client has had time to read the alert, or the end.
 
-        A client of TLS 1.3 has sent requests by now: a close with unread data would reset the connection.
+        The client may have sent requests by now: a close with unread data would reset the connection, which
+        clients take for a fault of the network.
         """
         if self._deadline is not None:
             self._deadline.cancel()
