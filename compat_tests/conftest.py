@@ -74,7 +74,11 @@ LONG = {
 FIGURES: list[str] = []
 
 # kafka-python: how it reads its message definitions; a connection that could not be made is not closed. PySpark's too.
-NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclosed <socket:ResourceWarning")
+NOT_OURS = (
+    "ignore:read_text is deprecated:DeprecationWarning",
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:unclosed <ssl.SSLSocket:ResourceWarning",
+)
 
 
 @pytest.hookimpl(trylast=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
@@ -19,6 +21,7 @@ from compat_tests.families.family import (
     Tail,
 )
 from compat_tests.harness.records import Received, Sent
+from compat_tests.harness.security import Security
 
 CHUNK = 200
 
@@ -30,18 +33,30 @@ class Aiokafka(Family):
         """Imported above: these tests require it."""
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
-        asyncio.run(produce(bootstrap, topic, records, None if codec == "none" else codec))
+        asyncio.run(produce(bootstrap, topic, records, None if codec == "none" else codec, settings(self.security)))
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
-        return asyncio.run(consume(bootstrap, topic, start, limits))
+        return asyncio.run(consume(bootstrap, topic, start, limits, settings(self.security)))
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
-        return Tail(lambda tail: asyncio.run(follow(bootstrap, topic, tail)))
+        return Tail(lambda tail: asyncio.run(follow(bootstrap, topic, tail, settings(self.security))))
 
 
-async def produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: str | None) -> None:
+def settings(security: Security | None) -> dict[str, Any]:
+    if security is None:
+        return {}
+    files = security.pem()
+    context = ssl.create_default_context(cafile=files["ca"])
+    if security.certificate:
+        context.load_cert_chain(files["certificate"], files["key"])
+    return {"security_protocol": "SSL", "ssl_context": context}
+
+
+async def produce(
+    bootstrap: str, topic: str, records: Iterable[Sent], codec: str | None, more: Mapping[str, Any]
+) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, enable_idempotence=True
+        bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, enable_idempotence=True, **more
     )
     await producer.start()
     try:
@@ -58,9 +73,12 @@ async def produce(bootstrap: str, topic: str, records: Iterable[Sent], codec: st
         await producer.stop()
 
 
-async def consume(bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
+async def consume(
+    bootstrap: str, topic: str, start: Start, limits: Mapping[int, int], more: Mapping[str, Any]
+) -> list[Received]:
     gathered = Gathered(limits)
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none")
+    usual = {"bootstrap_servers": bootstrap, "enable_auto_commit": False, "auto_offset_reset": "none"}
+    consumer = AIOKafkaConsumer(**usual, **more)
     await consumer.start()
     try:
         partitions = [TopicPartition(topic, partition) for partition in limits]
@@ -92,8 +110,8 @@ async def seek(consumer: AIOKafkaConsumer, partitions: list[TopicPartition], sta
                     consumer.seek(one, found.offset)
 
 
-async def follow(bootstrap: str, topic: str, tail: Tail) -> None:
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+async def follow(bootstrap: str, topic: str, tail: Tail, more: Mapping[str, Any]) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **more)
     await consumer.start()
     try:
         partition = TopicPartition(topic, 0)

@@ -25,6 +25,9 @@ class Console(Family):
     def check(self) -> None:
         toolchain.jars("broker")
 
+    def configuration(self, option: str) -> list[str]:
+        return [] if self.security is None else [option, self.security.java_file()]
+
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         # Its own three retries end before a broker is back
         arguments = [
@@ -35,6 +38,7 @@ class Console(Family):
             "--compression-codec",
             codec,
             *properties("parse"),
+            *self.configuration("--producer.config"),
         ]
         command = java(CONSOLE_PRODUCER, *arguments, "--message-send-max-retries", "1000")
         with tempfile.TemporaryFile() as output:
@@ -49,9 +53,10 @@ class Console(Family):
         assert "ERROR" not in said, said
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
-        first = offsets(bootstrap, topic, start)
+        first = offsets(bootstrap, topic, start, *self.configuration("--command-config"))
+        more = self.configuration("--consumer.config")
         commands = [
-            consumer(bootstrap, topic, partition, first.get(partition, "earliest"), "--max-messages", str(count))
+            consumer(bootstrap, topic, partition, first.get(partition, "earliest"), "--max-messages", str(count), *more)
             for partition, count in limits.items()
             if count > 0
         ]
@@ -59,7 +64,7 @@ class Console(Family):
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
         # An empty topic's beginning is its end; with "latest" it could not be told which records it has to show
-        command = consumer(bootstrap, topic, 0, "earliest")
+        command = consumer(bootstrap, topic, 0, "earliest", *self.configuration("--consumer.config"))
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
         def run(tail: Tail) -> None:
@@ -83,14 +88,13 @@ def consumer(bootstrap: str, topic: str, partition: int, offset: str, *more: str
     return java(CONSOLE_CONSUMER, *where, *properties("print"), *more)
 
 
-def offsets(bootstrap: str, topic: str, start: Start) -> dict[int, str]:
+def offsets(bootstrap: str, topic: str, start: Start, *more: str) -> dict[int, str]:
     match start:
         case FromOffset(wanted):
             return {partition: str(offset) for partition, offset in wanted.items()}
         case FromTime(timestamp_ms):
-            printed = run_tool(
-                GET_OFFSETS, "--bootstrap-server", bootstrap, "--topic", topic, "--time", str(timestamp_ms)
-            )
+            where = ("--bootstrap-server", bootstrap, "--topic", topic, *more)
+            printed = run_tool(GET_OFFSETS, *where, "--time", str(timestamp_ms))
             lines = [text.rsplit(":", 2) for text in printed.split()]
             return {int(partition): offset for _, partition, offset in lines}
     return {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from compat_tests.harness.records import Received, Sent, Traits
+from compat_tests.harness.security import Security
 from compat_tests.harness.stored import CODECS
 
 CONSUME_LIMIT_S = 120.0
@@ -95,6 +96,8 @@ class Family(ABC):
     reads_by_assignment: ClassVar[bool] = True
     # Whether a tail can tell when it is parked; otherwise its first record is for finding out
     knows_when_parked: ClassVar[bool] = True
+    # How it reaches the broker; None: without security
+    security: Security | None = None
 
     @abstractmethod
     def check(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Start, Tail
 from compat_tests.harness import client_jvm, toolchain
 from compat_tests.harness.records import Received, Sent
+from compat_tests.harness.security import Security
 
 Process = subprocess.Popen[str]
 
@@ -30,7 +32,7 @@ class JavaClient(Family):
     @contextlib.contextmanager
     def driver(self) -> Iterator[Process]:
         """A JVM that waits for commands: an idle one or a new one. One that failed in mid-command is not used again."""
-        process = self.idle.pop() if self.idle else start()
+        process = self.idle.pop() if self.idle else start(self.security)
         try:
             yield process
         except BaseException:
@@ -53,7 +55,7 @@ class JavaClient(Family):
             return [received(answer) for answer in answers(process)]
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
-        process = start()
+        process = start(self.security)
 
         def run(tail: Tail) -> None:
             command(process, "tail", bootstrap, topic)
@@ -67,10 +69,19 @@ class JavaClient(Family):
         return Tail(run, lambda: command(process, "stop"))
 
 
-def start() -> Process:
+def start(security: Security | None) -> Process:
     arguments = client_jvm.command("CompatClient")
+    more = {} if security is None else security.environment()
     pipe = subprocess.PIPE
-    return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1 << 16)
+    return subprocess.Popen(
+        arguments,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        bufsize=1 << 16,
+        env={**os.environ, **more},
+    )
 
 
 def end(process: Process) -> None:

@@ -19,6 +19,7 @@ from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import CONSUME_LIMIT_S, AsksOffsets, FromOffset, FromStart, FromTime, Start, Tail
 from compat_tests.harness import toolchain
 from compat_tests.harness.records import Received, Sent, Traits
+from compat_tests.harness.security import Security
 
 
 class Lines(ABC):
@@ -26,6 +27,8 @@ class Lines(ABC):
 
     # Whether it may write to standard error although all went well
     complains: ClassVar[bool] = False
+    # How it reaches the broker; None: without security
+    security: Security | None = None
 
     def __init__(self, protocol: str = "") -> None:
         self.protocol = protocol
@@ -35,7 +38,7 @@ class Lines(ABC):
         """What runs the program, without its arguments; ends the test where it is not on this machine."""
 
     def environment(self) -> dict[str, str]:
-        return dict(os.environ)
+        return {**os.environ, **({} if self.security is None else self.security.environment())}
 
     def arguments(self, subcommand: str, bootstrap: str, topic: str, **options: str) -> list[str]:
         if self.protocol:
@@ -150,7 +153,9 @@ class Kafkajs(Program):
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
         first = start if isinstance(start, FromOffset) else FromOffset(self.offsets(bootstrap, topic, describe(start)))
-        return Confluent().consume(bootstrap, topic, first, limits)
+        reader = Confluent()
+        reader.security = self.security
+        return reader.consume(bootstrap, topic, first, limits)
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
         raise AssertionError("kafkajs reads in groups only")

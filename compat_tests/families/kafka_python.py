@@ -25,10 +25,17 @@ class KafkaPython(Family):
         for codec in ("snappy", "lz4", "zstandard"):
             toolchain.module(codec, "pip install kafka-python[snappy,lz4,zstd]")
 
+    def settings(self) -> dict[str, str]:
+        return {} if self.security is None else self.security.of_kafka_python()
+
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         compression = None if codec == "none" else codec
         producer = KafkaProducer(
-            bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, enable_idempotence=True
+            bootstrap_servers=bootstrap,
+            compression_type=compression,
+            linger_ms=5,
+            enable_idempotence=True,
+            **self.settings(),
         )
         try:
             sent = [
@@ -43,7 +50,9 @@ class KafkaPython(Family):
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
         gathered = Gathered(limits)
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none")
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="none", **self.settings()
+        )
         try:
             partitions = [TopicPartition(topic, partition) for partition in limits]
             consumer.assign(partitions)
@@ -59,7 +68,7 @@ class KafkaPython(Family):
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
         def run(tail: Tail) -> None:
-            consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+            consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **self.settings())
             partition = TopicPartition(topic, 0)
             consumer.assign([partition])
             consumer.seek_to_end(partition)

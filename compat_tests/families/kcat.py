@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from compat_tests.families.family import CONSUME_LIMIT_S, Family, FromOffset, FromTime, Start, Tail
 from compat_tests.harness import toolchain
 from compat_tests.harness.records import Headers, Received, Sent, Traits
+from compat_tests.harness.security import of_librdkafka
 
 # Its own limit is ten seconds between two attempts
 RECONNECT = ("-X", "reconnect.backoff.max.ms=500")
@@ -27,10 +28,13 @@ class Kcat(Family):
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         for headers, block in itertools.groupby(records, lambda record: record.headers):
-            produce_block(bootstrap, topic, headers, block, codec)
+            produce_block([*RECONNECT, *self.options()], bootstrap, topic, headers, block, codec)
+
+    def options(self) -> list[str]:
+        return [word for name, value in of_librdkafka(self.security).items() for word in ("-X", f"{name}={value}")]
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
-        usual = [kcat(), "-C", "-b", bootstrap, "-t", topic, "-J", "-q"]
+        usual = [kcat(), "-C", "-b", bootstrap, "-t", topic, "-J", "-q", *self.options()]
         commands = [
             [*usual, "-p", str(partition), "-o", describe(start, partition), "-c", str(count)]
             for partition, count in limits.items()
@@ -40,6 +44,7 @@ class Kcat(Family):
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
         command = [kcat(), "-C", "-E", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "end", "-u", *RECONNECT]
+        command += self.options()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
         def run(tail: Tail) -> None:
@@ -58,8 +63,10 @@ def kcat() -> str:
     return toolchain.program("kcat", "apt-get install kcat")
 
 
-def produce_block(bootstrap: str, topic: str, headers: Headers, block: Iterable[Sent], codec: str) -> None:
-    command = [kcat(), "-P", "-E", "-b", bootstrap, "-t", topic, "-K", "\t", "-z", codec, *RECONNECT]
+def produce_block(
+    options: Iterable[str], bootstrap: str, topic: str, headers: Headers, block: Iterable[Sent], codec: str
+) -> None:
+    command = [kcat(), "-P", "-E", "-b", bootstrap, "-t", topic, "-K", "\t", "-z", codec, *options]
     command += ["-X", "enable.idempotence=true", "-X", "linger.ms=5"]
     command += [word for name, value in headers for word in ("-H", f"{name}={(value or b'').decode()}")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -22,7 +22,8 @@ from compat_tests.harness.ports import reserve
 from compat_tests.harness.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
-READY = re.compile(r"^headgate ready PLAINTEXT://([\d.]+|\[[\da-f:]+\]):(\d+) ", re.MULTILINE)
+READY = re.compile(r"^headgate ready \S+://([\d.]+|\[[\da-f:]+\]):(\d+) ", re.MULTILINE)
+ENDPOINT = re.compile(r"([^\s,]+)://(?:[\d.]+|\[[\da-f:]+\]):(\d+)")
 START_LIMIT_S = 60.0
 # Jars of the targets other than headgate
 KAFKAS = {"kafka": "broker", "kafka39": "broker39"}
@@ -154,6 +155,11 @@ class HeadgateBroker(Broker):
         if found := READY.search(self.output.read_text()):
             self.port = int(found.group(2))
         return found is not None
+
+    def ports(self) -> dict[str, int]:
+        """The port of each listener, as the ready line has them."""
+        line = next(text for text in self.output.read_text().splitlines() if text.startswith("headgate ready "))
+        return {name: int(port) for name, port in ENDPOINT.findall(line)}
 
     def stop(self) -> None:
         self.end(signal.SIGTERM)

@@ -11,6 +11,7 @@
 // and shares by round robin. Every subcommand takes --package kafkajs-1.12: that version.
 "use strict";
 
+const { readFileSync } = require("node:fs");
 const { createInterface } = require("node:readline");
 const { Collected, HEARTBEAT_MS, main, records, say, stay, transactions } = require("./lines");
 
@@ -36,12 +37,20 @@ function plugIn({ CompressionCodecs, CompressionTypes }) {
   });
 }
 
+// Paths of PEM files, the client's own optional: see harness/security.py
+function tls(text) {
+  const { ca, certificate, key } = JSON.parse(text);
+  const own = certificate ? { cert: readFileSync(certificate), key: readFileSync(key) } : {};
+  return { ca: [readFileSync(ca)], ...own };
+}
+
 function client({ bootstrap, package: name }) {
   const library = require(name);
   plugIn(library);
   // Its retries, five by default, would end before a broker is back
   const retry = { initialRetryTime: 100, maxRetryTime: 500, retries: 100 };
-  return new library.Kafka({ clientId: "compat", brokers: [bootstrap], logLevel: library.logLevel.NOTHING, retry });
+  const settings = { clientId: "compat", brokers: [bootstrap], logLevel: library.logLevel.NOTHING, retry };
+  return new library.Kafka(process.env.COMPAT_TLS ? { ...settings, ssl: tls(process.env.COMPAT_TLS) } : settings);
 }
 
 async function produce(target) {

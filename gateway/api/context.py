@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.tasks import Tasks
     from headgate.gateway.security.quotas.quota_manager import ClientLimits
+    from headgate.gateway.security.tls.reloads import TlsReloads
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
@@ -127,6 +128,8 @@ class Services:
     zookeeper_groups: GroupView | None = None
     authorizer: object | None = None
     """Decides what clients may do (`gateway.api.authorization.Authorizer`); None: they may do everything."""
+    tls_reloads: TlsReloads | None = None
+    """The reloads of the listeners over TLS; None if there is no such listener."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
     """The number of refused rows in otherwise successful responses, by error."""
 

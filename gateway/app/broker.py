@@ -37,7 +37,7 @@ def serve(config: BrokerConfig, started: Callable[[], None], addresses: Addresse
 async def _serve(config: BrokerConfig, started: Callable[[], None], addresses: Addresses) -> None:
     gc.disable()  # most objects of a start stay: repeated scans of them take a tenth of the start
     broker = Broker(config, addresses=addresses)
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *_reload_signals(broker.parts)) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             started()
@@ -49,9 +49,17 @@ async def _serve(config: BrokerConfig, started: Callable[[], None], addresses: A
             gc.set_threshold(YOUNG_OBJECTS)
             gc.enable()
             async for number in signals:
+                if number not in (signal.SIGTERM, signal.SIGINT):
+                    broker.parts.reload_tls()
+                    continue
                 logger.info("stopping: %s", signal.Signals(number).name)
                 await broker.stop()
                 break
+
+
+def _reload_signals(parts: BrokerParts) -> list[signal.Signals]:
+    """The signals that reload stores of TLS. Without TLS, SIGHUP ends the process, as the system has it."""
+    return [signal.SIGHUP] if parts.tls and hasattr(signal, "SIGHUP") else []
 
 
 def freezing(partitions: Sized) -> Callable[..., None]:

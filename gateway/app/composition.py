@@ -73,6 +73,7 @@ if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is 
     from headgate.gateway.maintenance.cleaner_process import Worker
     from headgate.gateway.network.logins import Logins
     from headgate.gateway.security.tls.listener_tls import ListenerTls
+    from headgate.gateway.security.tls.reloads import TlsReloads
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
@@ -426,6 +427,13 @@ class BrokerParts:
         self._listen()
         self._measure()
 
+    def _make_tls_reloads(self) -> TlsReloads | None:
+        if not self.tls:
+            return None
+        from headgate.gateway.security.tls.reloads import TlsReloads
+
+        return TlsReloads(self.tls, self.config, self.scheduler)
+
     def _make_transport(self, link: Link) -> Transport:
         return self.server.make_transport(link)  # links are made before the server, and connect later
 
@@ -472,6 +480,7 @@ class BrokerParts:
             controller_orders=self._source.controller_orders(self.partitions, tasks),
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
+            tls_reloads=self._make_tls_reloads(),
         )
 
     def _make_isr_manager(self, zookeeper: ZooKeeperConnection) -> IsrChanges:
@@ -525,6 +534,7 @@ class BrokerParts:
             *(() if offset_stores is None else (offset_stores.follow,)),
             lambda _old, new, _names: self._apply_quotas(new),
             lambda *_: self.server.limit(_limits(self.config, self._open_files)),
+            *(() if self.services.tls_reloads is None else (self.services.tls_reloads.follow,)),
             self._source.follow,
         ):
             self.metadata.on_change(listener)
@@ -534,7 +544,14 @@ class BrokerParts:
             self.quotas.change(image.quotas)
             self.dispatcher.follow_quotas()
 
+    def reload_tls(self) -> None:
+        """Read the stores of all listeners over TLS again."""
+        if self.services.tls_reloads is not None:
+            self.services.tls_reloads.reload_all()
+
     def _measure(self) -> None:
+        if self.services.tls_reloads is not None:
+            self.services.tls_reloads.measure(self.metrics)
         self.maintenance.measure(self.metrics)
         self.metrics.labelled("transactions.aborted", ("reason",), self.transactions.count_aborts)
         if isinstance(self.services.authorizer, ObservingAuthorizer):
@@ -561,6 +578,8 @@ class BrokerParts:
             self.services.offset_stores.start(self._marks)
         self.log_loader.start()
         self._source.start(self.stall_watch)
+        if self.services.tls_reloads is not None:
+            self.services.tls_reloads.start()
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """The listeners are open, each at this port; `resume`: see `MetadataSource.announce`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
@@ -97,6 +98,12 @@ class BrokerConfig(broker_table.Settings):
         for name, value in self._started_with.items():
             text = own.get(name, of_all.get(name))
             self.__dict__[name.replace(".", "_")] = value if text is None else catalogue.BROKER[name].parse(text)
+
+    def with_dynamic(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """A copy with other dynamic settings, see `change`: to try them."""
+        changed = copy(self)
+        changed.change(of_all, own)
+        return changed
 
     def at_start(self, name: str) -> Any:
         """The value of a setting when the broker started."""

@@ -37,6 +37,8 @@ METRICS = (
         "Transactions that the coordinator has aborted, by reason: overdue, or replaced by another producer with the id."),
     Row("transactions.ending", "headgate_transactions_ending", GAUGE, "Decided transactions that do not have all their markers yet."),
     Row("connections", "headgate_connections", GAUGE, "Open connections."),
+    Row("tls.certificate.expiry.days", "headgate_tls_certificate_expiry_days", GAUGE,
+        "Days until the first certificate of a listener's key store expires, by listener; negative afterwards."),
     Row("partitions", "headgate_partitions", GAUGE, "Partitions with a log here."),
     Row("partitions.led", "headgate_partitions_led", GAUGE, "Partitions that this broker leads (Kafka: LeaderCount)."),
     Row("partitions.under.replicated", "headgate_partitions_under_replicated", GAUGE,

@@ -25,6 +25,9 @@ func main() { lines.Main(franz{}) }
 
 func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 	options = append(options, kgo.SeedBrokers(target.Bootstrap), kgo.MetadataMinAge(metadataMinAge))
+	if target.TLS != nil {
+		options = append(options, kgo.DialTLSConfig(target.TLS))
+	}
 	if target.Isolation == "read_committed" {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}

@@ -64,7 +64,7 @@ func received(message kafka.Message) lines.Record {
 }
 
 func (client) Read(from lines.Target, count int, emit func(lines.Record) error) error {
-	connection, err := kafka.Dial("tcp", from.Bootstrap)
+	connection, err := dialer(from).Dial("tcp", from.Bootstrap)
 	if err != nil {
 		return err
 	}
@@ -92,9 +92,15 @@ func (client) Group(in lines.Membership, count int, emit func(lines.Record) erro
 	return errors.Join(err, reader.Close())
 }
 
+// dialer is the default one, with TLS where there is some.
+func dialer(to lines.Target) *kafka.Dialer {
+	return &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, TLS: settings(to)}
+}
+
 // readerConfig is one whose requests are short: what it reads is there already.
 func readerConfig(from lines.Target, config kafka.ReaderConfig) kafka.ReaderConfig {
 	config.Brokers = []string{from.Bootstrap}
+	config.Dialer = dialer(from)
 	config.Topic = from.Topic
 	config.MinBytes = 1
 	config.MaxBytes = 1 << 20

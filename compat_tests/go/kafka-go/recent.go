@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -30,8 +31,11 @@ func newWriter(to lines.Target, codec string, partition int) (writer, error) {
 		BatchTimeout: 10 * time.Millisecond,
 		RequiredAcks: kafka.RequireAll,
 		Compression:  compression,
+		Transport:    &kafka.Transport{TLS: to.TLS},
 	}, nil
 }
+
+func settings(to lines.Target) *tls.Config { return to.TLS }
 
 func milliseconds(at time.Time) int64 { return at.UnixMilli() }
 

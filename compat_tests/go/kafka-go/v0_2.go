@@ -3,7 +3,9 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -22,7 +24,18 @@ func newWriter(to lines.Target, codec string, partition int) (writer, error) {
 		Balancer:     kafka.BalancerFunc(func(kafka.Message, ...int) int { return partition }),
 		BatchTimeout: 10 * time.Millisecond,
 		RequiredAcks: -1,
+		Dialer:       dialer(to),
 	}), nil
+}
+
+// settings: this version does not know by itself which host name it has to check.
+func settings(to lines.Target) *tls.Config {
+	if to.TLS == nil {
+		return nil
+	}
+	config := to.TLS.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(to.Bootstrap)
+	return config
 }
 
 // milliseconds: what it reads, by Fetch v1, has no time; it shows the beginning of all times.

@@ -18,6 +18,7 @@ package lines
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -64,6 +65,8 @@ type Target struct {
 	Topic     string
 	Protocol  string
 	Isolation string
+	// TLS is nil without security.
+	TLS *tls.Config
 }
 
 // Client is a stock client of any age: a row of the matrix.
@@ -119,6 +122,10 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	sessionMs := flags.Int("session-ms", 45_000, "session timeout")
 	reset := flags.String("reset", "earliest", "where to read without a usable offset: earliest, latest or none")
 	if err := flags.Parse(arguments[1:]); err != nil {
+		return err
+	}
+	var err error
+	if target.TLS, err = tlsConfig(os.Getenv("COMPAT_TLS")); err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(output, 1<<16)

@@ -31,6 +31,7 @@ func settings(target lines.Target) (*sarama.Config, error) {
 	config.Metadata.Retry.Max = 100
 	config.Metadata.Retry.Backoff = 100 * time.Millisecond
 	config.Consumer.Retry.Backoff = 100 * time.Millisecond
+	config.Net.TLS.Enable, config.Net.TLS.Config = target.TLS != nil, target.TLS
 	if target.Isolation == "read_committed" {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}

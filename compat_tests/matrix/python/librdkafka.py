@@ -6,6 +6,8 @@ Told of a protocol, it does not ask the broker for versions: so it spoke to thos
 from __future__ import annotations
 
 import ctypes
+import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ctypes import c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_void_p
@@ -36,9 +38,19 @@ class Librdkafka(Program):
         if self.library.version.startswith("0."):
             # Else its threads notice only each second what there is to do
             named["socket.blocking.max.ms"] = "50"
+        named |= self.security()
         found = self.library.configuration({"bootstrap.servers": self.options.bootstrap, **named})
         self.library.conf_set_error_cb(found, self.callbacks[1])
         return found
+
+    def security(self) -> dict[str, str]:
+        """Settings of TLS, as `harness/security.py` tells them. Version 1.0 is the first that checks a host name."""
+        files = json.loads(os.environ.get("COMPAT_TLS", "{}"))
+        if not files:
+            return {}
+        names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
+        checks = {} if self.library.version.startswith("0.") else {"ssl.endpoint.identification.algorithm": "https"}
+        return {"security.protocol": "SSL", **checks, **{names[name]: path for name, path in files.items()}}
 
     def delivered(self, handle: int, message: Any, opaque: int) -> None:
         if error := message.contents.error:

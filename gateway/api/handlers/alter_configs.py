@@ -7,6 +7,7 @@ default.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -14,6 +15,7 @@ from headgate.gateway.api.config_resources import altered_broker, altered_group,
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.api.tls_changes import Check, with_stores_tried
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Outcome
@@ -31,13 +33,17 @@ from headgate.protocol.messages.alter_configs import (
 def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> Outcome[AlterConfigsResponse]:
     """Replace the configs of each resource, or refuse the resource as a whole."""
 
-    def alter(resource: AlterConfigsResource) -> Change:
+    def alter(check: Check, resource: AlterConfigsResource) -> Change:
+        check(resource)
         return _alter(resource, context, request.validate_only)
 
     def respond(rows: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
         return AlterConfigsResponse(responses=rows)
 
-    return alter_each(request.resources, alter, AlterConfigsResourceResponse, respond, context)
+    def alter_all(check: Check) -> Outcome[AlterConfigsResponse]:
+        return alter_each(request.resources, partial(alter, check), AlterConfigsResourceResponse, respond, context)
+
+    return with_stores_tried(request.resources, lambda resource: _all_changes(resource, context), alter_all, context)
 
 
 def _alter(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
@@ -45,12 +51,17 @@ def _alter(resource: AlterConfigsResource, context: HandlerContext, validate_onl
     if resource.resource_type == ResourceType.TOPIC:
         topic = altered_topic(resource, context)
         return metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
-    changes = _changes(resource, metadata.planned.configs.get((resource.resource_type, name), {}))
+    changes = _all_changes(resource, context)
     if resource.resource_type == ResourceType.BROKER:
         return metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
     if resource.resource_type == ResourceType.GROUP:
         return metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
     raise has_no_settings(resource)
+
+
+def _all_changes(resource: AlterConfigsResource, context: HandlerContext) -> dict[str, str | None]:
+    configs = context.broker.metadata.planned.configs
+    return _changes(resource, configs.get((resource.resource_type, resource.resource_name), {}))
 
 
 def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict[str, str | None]:

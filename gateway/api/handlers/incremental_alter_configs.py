@@ -6,6 +6,7 @@ A broker's changeable configs are those that Kafka changes at run time, except l
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -19,6 +20,7 @@ from headgate.gateway.api.config_resources import (
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
+from headgate.gateway.api.tls_changes import Check, with_stores_tried
 from headgate.gateway.config import catalogue, dynamic, loggers
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.resource_type import ResourceType
@@ -49,19 +51,23 @@ def incremental_alter_configs(
 ) -> Outcome[IncrementalAlterConfigsResponse]:
     """Change each resource, or refuse the resource as a whole."""
 
-    def alter(resource: AlterConfigsResource) -> Change:
+    def alter(check: Check, resource: AlterConfigsResource) -> Change:
         if len({config.name for config in resource.configs}) != len(resource.configs):
             message = f"Error due to duplicate config keys: one of {resource.resource_name} is there more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         kind = _KINDS.get(resource.resource_type)
         if kind is None:
             raise has_no_settings(resource)
+        check(resource)
         return kind(resource, context, request.validate_only)
 
     def respond(rows: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
         return IncrementalAlterConfigsResponse(responses=rows)
 
-    return alter_each(request.resources, alter, AlterConfigsResourceResponse, respond, context)
+    def alter_all(check: Check) -> Outcome[IncrementalAlterConfigsResponse]:
+        return alter_each(request.resources, partial(alter, check), AlterConfigsResourceResponse, respond, context)
+
+    return with_stores_tried(request.resources, lambda resource: _broker_changes(resource, context), alter_all, context)
 
 
 def _alter_topic(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
@@ -79,10 +85,13 @@ def _items_of_topic(name: str, topic: Topic, context: HandlerContext) -> tuple[s
 
 
 def _alter_broker(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
-    node_id, metadata = altered_broker(resource, context), context.broker.metadata
-    configs = metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
-    changes = _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
-    return metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
+    node_id, changes = altered_broker(resource, context), _broker_changes(resource, context)
+    return context.broker.metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
+
+
+def _broker_changes(resource: AlterConfigsResource, context: HandlerContext) -> dict[str, str | None]:
+    configs = context.broker.metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
+    return _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
 
 
 def _alter_loggers(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:

@@ -38,10 +38,19 @@ def change_broker_configs(
 
     `config` belongs to the broker that checks the change. Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """
-    records = config_records("" if node_id is None else str(node_id), changes, BROKER_RESOURCE)
+    records = _broker_records(node_id, changes)
     of_all, own = image.apply_all(records).broker_configs(config.node_id)
     dynamic_configs.check(config, changes, of_all, own, is_own=node_id is not None)
     return records
+
+
+def changed_broker_config(image: Image, config: BrokerConfig, node_id: int | None, changes: Changes) -> BrokerConfig:
+    """The configuration that a broker would have after such a change, unchecked."""
+    return config.with_dynamic(*image.apply_all(_broker_records(node_id, changes)).broker_configs(config.node_id))
+
+
+def _broker_records(node_id: int | None, changes: Changes) -> list[MetadataRecord]:
+    return config_records("" if node_id is None else str(node_id), changes, BROKER_RESOURCE)
 
 
 def _without_removed(configs: Changes) -> dict[str, str]:

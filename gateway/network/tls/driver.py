@@ -16,7 +16,7 @@ import socket
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 
-from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.network.epoll import READING, WRITING
 from headgate.gateway.network.socket_driver import CLOSED, LINGERING, PROBED_BYTES, Engine, SocketDriver
 from headgate.gateway.network.tls.handshakes import Awaits, TlsHandshakes
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 TLS_HANDSHAKE: Final = 22
 """The first byte of a TLS connection: the type of its first record (RFC 8446, 5.1). A Kafka request begins with 0."""
+
+
+_FIRST_BYTE: Final = bytes((TLS_HANDSHAKE,))
 
 
 class _Stage(Enum):
@@ -81,7 +84,9 @@ class TlsDriver(SocketDriver):
             self.release()  # the socket is closed once the thread has returned
 
     def serve(self, events: int) -> None:
-        if self._stage is _ENCRYPTED:
+        if self.phase is LINGERING:
+            super().serve(events)
+        elif self._stage is _ENCRYPTED:
             if not events & select.EPOLLIN and self._holds_data():
                 events |= select.EPOLLIN
             super().serve(events)
@@ -128,14 +133,13 @@ class TlsDriver(SocketDriver):
             self._open(_PLAIN)
             super().serve(select.EPOLLIN)
             return False
-        if not first or first[0] != TLS_HANDSHAKE:
-            self._fail(
+        if not first:
+            self._fail(None)
+        elif first[0] != TLS_HANDSHAKE:
+            self._refuse(
                 "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
-                if first
-                else None
             )
-            return False
-        return True
+        return first[:1] == _FIRST_BYTE
 
     @property
     def _sock(self) -> TlsSocket:
@@ -158,7 +162,10 @@ class TlsDriver(SocketDriver):
         elif isinstance(outcome, BaseException):
             if not isinstance(outcome, OSError):
                 raise outcome
-            self._fail(str(outcome) if isinstance(outcome, TlsError) else None)
+            if isinstance(outcome, TlsError):
+                self._refuse(str(outcome))
+            else:
+                self._fail(None)
 
     def _open(self, stage: _Stage) -> None:
         self._stage = stage
@@ -174,6 +181,18 @@ class TlsDriver(SocketDriver):
         self._deadline = None
         self.connection.close(reason)
         self.abort()
+
+    def _refuse(self, reason: str) -> None:
+        """Close the connection once the client has had time to read the alert, or the end.
+
+        The client may have sent requests by now: a close with unread data would reset the connection, which
+        clients take for a fault of the network.
+        """
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self.connection.close(reason, Closing.LINGERING)
+        self._close_gracefully()
 
     # Records
 

@@ -27,6 +27,8 @@ class Awaits(Enum):
 
 _REASONS: Final = {
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust this broker's certificate: give the client the CA of it",
+    "TLSV1_ALERT_DECRYPT_ERROR": "the client cannot verify this broker's certificate: the client may have an older CA"
+    " of the same name",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept this broker's certificate: it has another host name,"
     " or a CA that the client does not trust",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this broker's certificate: it has another host name, or"

@@ -52,7 +52,7 @@ class ListenerTls:
         self._clock = clock
         self._is_inter_broker = is_inter_broker
         self._files = files or StoreFiles()
-        self._tried = self._identities(settings)
+        self._tried, self._tried_settings = self._identities(settings), settings
         self._state = self._read(settings)
 
     @property
@@ -85,19 +85,26 @@ class ListenerTls:
 
     def is_reload_due(self) -> bool:
         """Whether a file has changed since the last attempt to read it."""
-        return is_reload_due(self._tried, self._identities(self._state.settings))
+        return is_reload_due(self._tried, self._identities(self._tried_settings))
 
     def reload(self, settings: TlsSettings | None = None) -> None:
         """Read the stores again, with new settings if there are some, for the connections from now on.
 
         Raises TlsProblem; then everything stays as it was.
         """
-        before = self._state
-        settings = settings or before.settings
-        self._tried = self._identities(settings)  # before the files are read: a change meanwhile is due again
+        settings = settings or self._state.settings
+        # Before the files are read: a change meanwhile is due again
+        self._tried, self._tried_settings = self._identities(settings), settings
+        self._state = self._successor(settings)
+
+    def check(self, settings: TlsSettings) -> None:
+        """Read the stores as `reload` does, and change nothing. Raises TlsProblem."""
+        self._successor(settings)
+
+    def _successor(self, settings: TlsSettings) -> _State:
         state = self._read(settings)
-        _check_same_names(settings, before.key_store.chain[0], state.key_store.chain[0])
-        self._state = state
+        _check_same_names(settings, self._state.key_store.chain[0], state.key_store.chain[0])
+        return state
 
     def principal_of(self, certificate: bytes | None) -> str:
         """The principal of a client with this certificate in DER, or without one. Raises PrincipalProblem."""

@@ -2,7 +2,11 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.Reader;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -65,8 +69,21 @@ public final class CompatClient {
         }
     }
 
+    /** The settings of the file that COMPAT_SETTINGS names, if it is set. */
+    private static void addSecurity(Properties settings) {
+        String path = System.getenv("COMPAT_SETTINGS");
+        if (path != null) {
+            try (Reader file = Files.newBufferedReader(Path.of(path))) {
+                settings.load(file);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+    }
+
     private static void produce(String bootstrap, String topic, String codec) throws Exception {
         Properties settings = new Properties();
+        addSecurity(settings);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("compression.type", codec);
         AtomicReference<Exception> failure = new AtomicReference<>();
@@ -97,6 +114,7 @@ public final class CompatClient {
 
     private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, int longPollMs) {
         Properties settings = new Properties();
+        addSecurity(settings);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("fetch.max.wait.ms", longPollMs);
         settings.put("enable.auto.commit", "false");

@@ -63,6 +63,7 @@ final class Reading {
     }
 
     private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, Properties settings) {
+        Settings.add(settings);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("enable.auto.commit", "false");
         settings.put("key.deserializer", ByteArrayDeserializer.class.getName());

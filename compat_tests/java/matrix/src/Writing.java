@@ -26,6 +26,7 @@ final class Writing {
     /** Send what comes with one codec; the line that follows it, or null at the end. */
     private static String run(String bootstrap, String topic, String codec, BufferedReader input) throws Exception {
         Properties settings = new Properties();
+        Settings.add(settings);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("acks", "all");
         settings.put("compression.type", codec);

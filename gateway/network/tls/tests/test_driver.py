@@ -137,6 +137,43 @@ def test_a_certificate_gives_the_principal(caplog: pytest.LogCaptureFixture) -> 
     assert "the certificate of the other end is refused: unable to get local issuer certificate" in line
 
 
+def test_a_client_that_has_sent_requests_reads_the_alert() -> None:
+    """TLS 1.3: the client may send before the broker has seen that there is no certificate."""
+    context = new_context(ssl.Purpose.CLIENT_AUTH, name="broker")
+    context.verify_mode = ssl.CERT_REQUIRED
+    alerts: list[str | None] = []
+
+    def ask(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as tcp:
+            stream = client_context().wrap_socket(tcp, server_hostname=HOST)
+            with stream:
+                try:
+                    for _ in range(100):
+                        stream.sendall(framed(bytes(10_000)))
+                    stream.recv(1)
+                except ssl.SSLError as alert:
+                    alerts.append(alert.reason)
+
+    async def scenario(served: SecureServer) -> None:
+        for _ in range(5):
+            await trio.to_thread.run_sync(ask, served.port)
+        await served.until_gone()
+
+    run(scenario, listener_tls_of(context))
+    assert alerts == ["TLSV13_ALERT_CERTIFICATE_REQUIRED"] * 5
+
+
+def test_a_plain_client_reads_the_end_and_no_reset() -> None:
+    async def scenario(served: SecureServer) -> None:
+        stream = await served.tcp()
+        await stream.send_all(framed(b"request"))
+        assert await stream.receive_some(1) == b""
+        await stream.aclose()
+        await served.until_gone()
+
+    run(scenario)
+
+
 def test_a_plain_client_is_refused_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(served: SecureServer) -> None:
         plain = await served.tcp()

@@ -5,7 +5,8 @@ Keys are of the curve P-256 by default: RSA takes 100 times as long. Tests that 
     python -m headgate.gateway.security.tls.tests.certificates DIRECTORY [NAME ...]
 
 writes `ca.pem`, and for each name (default: broker and client) `NAME.pem` (key and chain), `NAME.p12` and
-`NAME.key.pem`, `NAME.chain.pem`; stores have the password `secret`. Certificates are for localhost and 127.0.0.1.
+`NAME.key.pem`, `NAME.chain.pem`; stores have the password `secret`. Certificates are for localhost and 127.0.0.1;
+those of `NAME@HOST` are for that host.
 """
 
 from __future__ import annotations
@@ -173,11 +174,12 @@ def _certificate(
 def write_files(directory: Path, names: Sequence[str] = ("broker", "client")) -> Authority:
     """Write the files of the module's head. Returns the authority that signed all."""
     directory.mkdir(parents=True, exist_ok=True)
-    authority = Authority()
+    authority = Authority(f"CA of {directory.name}")
     (directory / "ca.pem").write_text(authority.pem())
     (directory / "ca.p12").write_bytes(pkcs12_trust([authority.certificate]))
-    for name in names:
-        issued = authority.issue(name)
+    for text in names:
+        name, _, host = text.partition("@")
+        issued = authority.issue(name, hosts=(host,) if host else HOSTS)
         (directory / f"{name}.pem").write_text(issued.pem())
         (directory / f"{name}.key.pem").write_text(issued.key_pem())
         (directory / f"{name}.chain.pem").write_text(issued.chain_pem())

@@ -1,0 +1,1 @@
+"""Security with stock clients, on real processes."""
