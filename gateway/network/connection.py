@@ -43,7 +43,7 @@ LARGE_REST_BYTES = 1 << 16
 class Dispatching(Protocol):
     """Answers frames, as `Dispatcher.dispatch` does."""
 
-    def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked: ...
+    def dispatch(self, frame: memoryview, client: Client, resume: Done, /) -> Reply | Parked: ...
 
 
 class Closing(Enum):

@@ -72,13 +72,13 @@ class Login:
         self._end: Close | None = None
         connection.use(self, self._exchange.max_frame_bytes or self._max_frame_bytes)
 
-    def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
+    def dispatch(self, frame: memoryview, client: Client, resume: Done) -> Reply | Parked:
         """As `Dispatcher.dispatch`."""
         if not self._exchange.takes(frame):
-            return self._dispatcher.dispatch(frame, client, done)
+            return self._dispatcher.dispatch(frame, client, resume)
         events = self._exchange.receive(frame)
         if any(isinstance(event, RunComputation | Close) for event in events):
-            return self._park(events, done)
+            return self._park(events, resume)
         return self._taken(events)
 
     def _answer_api_versions(self, request: ApiVersionsRequest | None, version: int) -> Message:
@@ -108,11 +108,11 @@ class Login:
         has_end = login.session_expires_ms is not None
         self._connection.use(self if has_end else self._dispatcher, self._max_frame_bytes)
 
-    def _park(self, events: Iterable[SaslEvent], done: Done) -> Parked:
+    def _park(self, events: Iterable[SaslEvent], resume: Done) -> Parked:
         """Answer later: a thread computes, or a refused login waits."""
 
         def finish(result: Reply | Exception) -> None:
-            done(result)
+            resume(result)
             if self._end is not None:
                 self._connection.close(self._end.reason, Closing.LINGERING)
                 self._connection.wake()
@@ -126,7 +126,7 @@ class Login:
             if isinstance(event, RunComputation):
                 result: object
                 try:
-                    result = yield partial(self._logins.threads.in_thread, event.run)
+                    result = yield partial(self._logins.threads.in_thread, event.run, is_wanted=self._is_wanted)
                 except Exception as error:  # noqa: BLE001  the exchange decides what a failure means
                     result = error
                 waiting.extend(self._exchange.resume(result))
@@ -138,6 +138,9 @@ class Login:
             else:
                 reply += self._taken([event])
         return reply
+
+    def _is_wanted(self) -> bool:
+        return not self._connection.closing
 
 
 def _time_out(connection: Connection) -> None:

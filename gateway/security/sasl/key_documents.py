@@ -7,8 +7,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from functools import partial
+from http.client import HTTPException
 from typing import IO, Any, Final
 from urllib.parse import unquote, urlsplit
+from urllib.request import Request
 
 from headgate.gateway.security.sasl.jwks import MAX_DOCUMENT_BYTES, FetchFailed
 
@@ -40,7 +42,7 @@ def _request(url: str) -> bytes:
     except urllib.error.HTTPError as error:
         error.close()
         raise FetchFailed(f"{url} answers {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise FetchFailed(f"{url} cannot be fetched: {error}") from None
 
 
@@ -54,7 +56,7 @@ def _limited(source: IO[bytes]) -> bytes:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects to https alone."""
 
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
         if urlsplit(newurl).scheme != "https":
             raise FetchFailed(f"{req.full_url} redirects to {urlsplit(newurl).scheme}, which is not https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

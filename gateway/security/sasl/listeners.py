@@ -38,7 +38,7 @@ class SaslListeners(dict[str, SaslListener]):
             raise ConfigError(problems)
 
     def refresh(self) -> None:
-        """Take over settings that were changed at run time. What cannot be used is logged, and changes nothing."""
+        """Take over settings that were changed at run time. An unusable change is logged, and changes nothing."""
         for name, known in self._settings.items():
             settings = of_listener(self._config, name)
             if settings != known:

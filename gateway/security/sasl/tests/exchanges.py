@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.sasl.bearer_tokens import UnsecuredRules, UnsecuredTokens
 from headgate.gateway.security.sasl.exchange import AuthenticationFailed, SaslExchange
 from headgate.gateway.security.sasl.oauthbearer import OAuthBearerExchange
@@ -88,7 +89,7 @@ NOTHING_MORE: Mapping[str, Callable[[], SaslExchange]] = {}
 
 
 def listener(
-    clock: FakeClock,
+    clock: Clock,
     name: str = scenario.SASL,
     passwords: PasswordStore | None = None,
     more: Mapping[str, Callable[[], SaslExchange]] = NOTHING_MORE,
@@ -139,7 +140,7 @@ class Connected:
             return self.answer(self.exchange.refuse_size(size))
         frame = memoryview(bytearray(data[4:]))
         if not self.exchange.takes(frame):
-            return Answer(_dispatched(frame), False, False)
+            return Answer(dispatched(frame), False, False)
         answer = self.answer(self.exchange.receive(frame))
         frame[:] = bytes(len(frame))  # the driver uses the buffer again
         return answer
@@ -171,7 +172,7 @@ def _result(event: RunComputation) -> object:
         return error
 
 
-def _dispatched(frame: memoryview) -> bytes:
+def dispatched(frame: memoryview) -> bytes:
     """The reply of the dispatcher, which serves authenticated connections."""
     key, version, number, _, _ = read_request_header(frame)
     out = bytearray(4)
