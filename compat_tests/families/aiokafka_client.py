@@ -21,7 +21,7 @@ from compat_tests.families.family import (
     Tail,
 )
 from compat_tests.harness.records import Received, Sent
-from compat_tests.harness.security import Security
+from compat_tests.security.client_security import Security
 
 CHUNK = 200
 

@@ -17,7 +17,7 @@ from confluent_kafka import (
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Gathered, Start, Tail
 from compat_tests.harness.records import Headers, Received, Sent
-from compat_tests.harness.security import of_librdkafka
+from compat_tests.security.client_security import of_librdkafka
 
 Delivered = Callable[[KafkaError | None, Message], None]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from compat_tests.harness.records import Received, Sent, Traits
-from compat_tests.harness.security import Security
 from compat_tests.harness.stored import CODECS
+from compat_tests.security.client_security import Security
 
 CONSUME_LIMIT_S = 120.0
 

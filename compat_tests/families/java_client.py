@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from compat_tests.families.family import Family, FromOffset, FromTime, Start, Tail
 from compat_tests.harness import client_jvm, toolchain
 from compat_tests.harness.records import Received, Sent
-from compat_tests.harness.security import Security
+from compat_tests.security.client_security import Security
 
 Process = subprocess.Popen[str]
 

@@ -19,7 +19,7 @@ from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import CONSUME_LIMIT_S, AsksOffsets, FromOffset, FromStart, FromTime, Start, Tail
 from compat_tests.harness import toolchain
 from compat_tests.harness.records import Received, Sent, Traits
-from compat_tests.harness.security import Security
+from compat_tests.security.client_security import Security
 
 
 class Lines(ABC):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from compat_tests.families.family import CONSUME_LIMIT_S, Family, FromOffset, FromTime, Start, Tail
 from compat_tests.harness import toolchain
 from compat_tests.harness.records import Headers, Received, Sent, Traits
-from compat_tests.harness.security import of_librdkafka
+from compat_tests.security.client_security import of_librdkafka
 
 # Its own limit is ten seconds between two attempts
 RECONNECT = ("-X", "reconnect.backoff.max.ms=500")

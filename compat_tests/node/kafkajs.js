@@ -37,7 +37,7 @@ function plugIn({ CompressionCodecs, CompressionTypes }) {
   });
 }
 
-// Paths of PEM files, the client's own optional: see harness/security.py
+// Paths of PEM files, the client's own optional: see security/client_security.py
 function tls(text) {
   const { ca, certificate, key } = JSON.parse(text);
   const own = certificate ? { cert: readFileSync(certificate), key: readFileSync(key) } : {};

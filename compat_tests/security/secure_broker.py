@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests.harness.broker import HeadgateBroker
-from compat_tests.harness.security import PASSWORD, make_certificates
+from compat_tests.security.client_security import PASSWORD, make_certificates
 
 # By the setting that differs; the certificates of clients are asked for by `MUTUAL` alone
 PLAIN, TLS, MUTUAL, OPTIONAL = "PLAINTEXT", "SSL", "MUTUAL", "OPTIONAL"

@@ -14,10 +14,10 @@ from compat_tests.families.family import FromStart
 from compat_tests.families.kafka_python import KafkaPython
 from compat_tests.harness.broker import TARGET
 from compat_tests.harness.records import assert_same, generate
-from compat_tests.harness.security import Security
 from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import Client
 from compat_tests.matrix.rows import ROWS
+from compat_tests.security.client_security import Security
 from compat_tests.security.secure_broker import MUTUAL, OPTIONAL, TLS, SecureBroker
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured for TLS by its command line")

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.harness.broker import TARGET
-from compat_tests.harness.security import Security, make_certificates, of_librdkafka, write_properties
 from compat_tests.harness.tool_jvm import ToolJvm
 from compat_tests.harness.waiting import until
+from compat_tests.security.client_security import Security, make_certificates, of_librdkafka, write_properties
 from compat_tests.security.secure_broker import HOST, MUTUAL, OPTIONAL, PLAIN, TLS, SecureBroker
 from compat_tests.tools.kafka_tools import TOPICS
 

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.harness.broker import TARGET
-from compat_tests.harness.security import Security, of_librdkafka
 from compat_tests.harness.tool_jvm import ToolJvm
 from compat_tests.harness.wire import FETCH, frame, request_header, string
+from compat_tests.security.client_security import Security, of_librdkafka
 from compat_tests.security.secure_broker import HOST, MUTUAL, TLS, SecureBroker
 from compat_tests.tools.kafka_tools import CLUSTER, CONFIGS, CONSUMER_GROUPS, OFFSETS, TOPICS
 

@@ -17,11 +17,11 @@ import pytest
 
 from compat_tests.harness.apache_kafka import ROOT
 from compat_tests.harness.broker import TARGET
-from compat_tests.harness.security import PASSWORD, Security, of_librdkafka
 from compat_tests.harness.soak import SOAK
 from compat_tests.harness.tool_jvm import Said, ToolJvm
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
+from compat_tests.security.client_security import PASSWORD, Security, of_librdkafka
 from compat_tests.security.load import Load
 from compat_tests.security.secure_broker import HOST, TLS, SecureBroker
 from compat_tests.tools.kafka_tools import CONFIGS

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from compat_tests.harness.broker import TARGET, installed_command
-from compat_tests.harness.security import PASSWORD, make_certificates
+from compat_tests.security.client_security import PASSWORD, make_certificates
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the command is Headgate's")
 JKS_MAGIC: Final = bytes.fromhex("feedfeed00000002")

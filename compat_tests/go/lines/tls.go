@@ -9,7 +9,7 @@ import (
 )
 
 // tlsConfig is what COMPAT_TLS says: {"ca", "certificate", "key"} are paths of PEM files, the last two optional. See
-// harness/security.py. It is nil for an empty text.
+// security/client_security.py. It is nil for an empty text.
 func tlsConfig(text string) (*tls.Config, error) {
 	if text == "" {
 		return nil, nil

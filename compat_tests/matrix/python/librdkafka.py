@@ -44,7 +44,7 @@ class Librdkafka(Program):
         return found
 
     def security(self) -> dict[str, str]:
-        """Settings of TLS, as `harness/security.py` tells them. Version 1.0 is the first that checks a host name."""
+        """Settings of TLS, see `security/client_security.py`. Version 1.0 is the first that checks a host name."""
         files = json.loads(os.environ.get("COMPAT_TLS", "{}"))
         if not files:
             return {}

@@ -11,11 +11,17 @@ from functools import partial
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
-from headgate.gateway.api.config_resources import altered_broker, altered_group, altered_topic, has_no_settings
+from headgate.gateway.api.config_resources import (
+    Check,
+    altered_broker,
+    altered_group,
+    altered_topic,
+    has_no_settings,
+    with_stores_tried,
+)
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
-from headgate.gateway.api.tls_changes import Check, with_stores_tried
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Outcome

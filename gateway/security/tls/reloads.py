@@ -1,14 +1,15 @@
 """Reloads: the TLS of all listeners follows its files and its settings, and no connection is lost.
 
 A check of the files every few seconds, a change of the broker's settings and SIGHUP begin the same work: a thread reads
-what has changed, one listener after the other. New connections have the new stores. What cannot be used is logged in
-one sentence, and the old stores stay; the next attempt follows when a file or a setting has changed.
+what has changed, one listener after the other. New connections have the new stores. Stores that cannot be used are
+logged in one sentence, and the old ones stay; the next attempt follows when a file or a setting has changed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,21 @@ from headgate.gateway.security.tls.listener_tls import ListenerTls
 from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, of_listener
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.image import Image
     from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.tls")
 
 CHECK_INTERVAL_MS = 5_000.0
 """A check costs a `stat` of each store."""
+
+
+class _Reason(Enum):
+    """Why the stores are looked at."""
+
+    CHANGE = auto()
+    """A setting may have changed."""
+    REQUEST = auto()
+    """A person asks for it: everything is read."""
 
 
 class TlsReloads:
@@ -39,37 +48,38 @@ class TlsReloads:
         self._tried = {name: one.settings for name, one in tls.items()}
         self._work = SingleTask()
         self._wake: Callable[[], None] = _nothing
-        self._is_started = self._is_asked = self._is_forced = False
+        self._asked: list[_Reason] = []
+        self._dynamic = config.dynamic()
+        self._is_started = False
 
     def start(self) -> None:
         """Check the files from now on. The scheduler runs."""
         self._is_started = True
-        self._look()
+        self._look(_Reason.CHANGE)
 
-    def follow(self, old: Image, new: Image, _names: Collection[str]) -> None:
+    def follow(self, *_change: object) -> None:
         """Look at the settings, if some of this broker have changed: a listener of the metadata."""
-        node_id = self._config.node_id
-        if self._is_started and old.broker_configs(node_id) != new.broker_configs(node_id):
-            self._look()
+        before, self._dynamic = self._dynamic, self._config.dynamic()
+        if self._is_started and self._dynamic is not before:
+            self._look(_Reason.CHANGE)
 
     def reload_all(self) -> None:
         """Read all stores again, whether they have changed or not."""
-        self._is_forced = True
         if self._is_started:
-            self._look()
+            self._look(_Reason.REQUEST)
 
-    def _look(self) -> None:
-        """Look now at what has changed, or again if the work is in progress."""
-        self._is_asked = True
+    def _look(self, reason: _Reason) -> None:
+        """Look now, or again if the work is in progress."""
+        self._asked.append(reason)
         self._wake()
         self._work.start(self._run)
 
     def _run(self) -> Task[None]:
         while not self._scheduler.is_over:
-            is_forced, self._is_asked, self._is_forced = self._is_forced, False, False
+            asked, self._asked = self._asked, []
             wanted = {name: of_listener(self._config, name) for name in self._tls}
-            yield partial(self._scheduler.in_thread, partial(self._reload_each, wanted, is_forced))
-            if not self._is_asked:
+            yield partial(self._scheduler.in_thread, partial(self._reload_each, wanted, _Reason.REQUEST in asked))
+            if not self._asked:
                 yield at_most(self._scheduler, CHECK_INTERVAL_MS, self._until_asked)
 
     def _until_asked(self, resume: Callable[[None], None]) -> None:
@@ -113,7 +123,7 @@ class TlsReloads:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """There is no wait to end."""
 
 
 def _reload_one(name: str, tls: ListenerTls, settings: TlsSettings) -> None:

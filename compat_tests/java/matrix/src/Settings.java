@@ -5,7 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Properties;
 
-/** The settings of the file that COMPAT_SETTINGS names, if it is set: see harness/security.py. */
+/** The settings of the file that COMPAT_SETTINGS names, if it is set: see security/client_security.py. */
 final class Settings {
     private Settings() {}
 

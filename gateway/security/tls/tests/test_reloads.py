@@ -64,7 +64,7 @@ class Node:
         old = Image.empty()
         new = old.apply_all(config_records(str(self.config.node_id), changes, BROKER_RESOURCE))
         self.config.change(*new.broker_configs(self.config.node_id))
-        self.reloads.follow(old, new, ())
+        self.reloads.follow()
         self.scheduler.run_due()
 
 
