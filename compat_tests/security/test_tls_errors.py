@@ -129,6 +129,7 @@ def own_broker(secure: SecureBroker, tmp_path: Path) -> Iterator[SecureBroker]:
 def librdkafka(bootstrap: str, security: Security | None, wanted: str) -> str:
     said: list[str] = []
     logger = logging.getLogger(f"librdkafka.{bootstrap}")
+    logger.setLevel(logging.DEBUG)
     logger.addHandler(Kept(said))
     settings = {"bootstrap.servers": bootstrap, "error_cb": lambda error: said.append(str(error))}
     producer = Producer({**settings, **of_librdkafka(security)}, logger=logger)

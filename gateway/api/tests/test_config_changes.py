@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,14 @@ from headgate.gateway.security.tls.tests.certificates import Authority
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages import alter_configs, incremental_alter_configs
+from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from headgate.protocol.messages.incremental_alter_configs import SET
 
 ROOT = Authority("Root")
 DAYS = (-5000, 5000)  # the clock of these brokers stands still in 2023
 LOCATION = "listener.name.ssl.ssl.keystore.location"
-Ask = Callable[[HandlerBroker, dict[str, str]], Any]
+Row = AlterConfigsResourceResponse
+Ask = Callable[[HandlerBroker, dict[str, str]], Row]
 
 
 @pytest.fixture
@@ -36,23 +37,27 @@ def secure(tmp_path: Path) -> Iterator[HandlerBroker]:
     node.close()
 
 
-def incrementally(node: HandlerBroker, settings: dict[str, str]) -> Any:
+def incrementally(node: HandlerBroker, settings: dict[str, str]) -> Row:
     configs = [incremental_alter_configs.AlterableConfig(name, SET, value) for name, value in settings.items()]
     resource = incremental_alter_configs.AlterConfigsResource(ResourceType.BROKER, str(node.config.node_id), configs)
-    return node.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+    (row,) = node.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert isinstance(row, Row)
+    return row
 
 
-def as_a_whole(node: HandlerBroker, settings: dict[str, str]) -> Any:
+def as_a_whole(node: HandlerBroker, settings: dict[str, str]) -> Row:
     configs = [alter_configs.AlterableConfig(name, value) for name, value in settings.items()]
     resource = alter_configs.AlterConfigsResource(ResourceType.BROKER, str(node.config.node_id), configs)
-    return node.ask(alter_configs.AlterConfigsRequest(resources=[resource]), 2).responses[0]
+    (row,) = node.ask(alter_configs.AlterConfigsRequest(resources=[resource]), 2).responses
+    assert isinstance(row, Row)
+    return row
 
 
 @pytest.mark.parametrize("ask", [incrementally, as_a_whole])
 def test_stores_that_cannot_be_used_are_not_stored(secure: HandlerBroker, tmp_path: Path, ask: Ask) -> None:
     row = ask(secure, {LOCATION: str(tmp_path / "nothing.pem"), "message.max.bytes": "5"})
     assert row.error_code == ErrorCode.INVALID_REQUEST
-    assert row.error_message.startswith("The new settings cannot be used: listener SSL: ssl.keystore.location=")
+    assert (row.error_message or "").startswith("The new settings cannot be used: listener SSL: ssl.keystore.location=")
     assert secure.config.dynamic() == ({}, {})
 
 
