@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.harness.broker import TARGET
 from compat_tests.harness.tool_jvm import ToolJvm
-from compat_tests.harness.wire import FETCH, frame, request_header, string
+from compat_tests.harness.wire import FETCH, METADATA, ask, connect, frame, request_header, string
 from compat_tests.security.client_security import Security, of_librdkafka
 from compat_tests.security.secure_broker import HOST, MUTUAL, TLS, SecureBroker
 from compat_tests.tools.kafka_tools import CLUSTER, CONFIGS, CONSUMER_GROUPS, OFFSETS, TOPICS
@@ -24,7 +24,7 @@ from compat_tests.tools.kafka_tools import CLUSTER, CONFIGS, CONSUMER_GROUPS, OF
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured for TLS by its command line")
 RECORD_BYTES: Final = 1_000_000
 COUNT: Final = 50
-PIECE_BYTES: Final = 256 << 10
+PIECE_BYTES: Final = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +105,22 @@ def answer_digest(stream: ssl.SSLSocket, other: SecureBroker | None) -> tuple[in
     """Size and digest of an answer after its correlation id; with `other`, pauses in which another client is served."""
     head = receive(stream, 8)
     (size,) = struct.unpack(">i", head[:4])
-    digest, left = hashlib.sha256(), size - 4
+    digest, left, pause_at = hashlib.sha256(), size - 4, size - PIECE_BYTES
     while left:
-        part = stream.recv(min(left, PIECE_BYTES))
+        part = stream.recv(left)
         assert part, f"the broker closed {left} bytes before the end"
         digest.update(part)
         left -= len(part)
-        if other is not None and left % 64 == 0:
-            time.sleep(0.002)
+        if other is not None and left < pause_at:
+            pause_at -= PIECE_BYTES
+            ask_for_metadata(other)
     return size, digest.digest()
+
+
+def ask_for_metadata(broker: SecureBroker) -> None:
+    """Another client connects, and is answered; by then the broker has filled every buffer on the way to this one."""
+    with connect(broker.bootstrap, 10) as stream:
+        ask(stream, METADATA, 1, struct.pack(">i", 0))
 
 
 def receive(stream: ssl.SSLSocket, size: int) -> bytes:
