@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 
 from compat_tests.families.family import (
     CONSUME_LIMIT_S,
@@ -49,7 +50,21 @@ def settings(security: Security | None) -> dict[str, Any]:
     context = ssl.create_default_context(cafile=files["ca"])
     if security.certificate:
         context.load_cert_chain(files["certificate"], files["key"])
-    return {"security_protocol": "SSL", "ssl_context": context}
+    login = security.login
+    if login is None:
+        return {"security_protocol": "SSL", "ssl_context": context}
+    more = {"sasl_oauth_token_provider": Tokens(login.bearer)} if login.mechanism == "OAUTHBEARER" else {}
+    return {**security.of_python_login(login), "ssl_context": context, **more}
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Always the same token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
 
 
 async def produce(

@@ -17,7 +17,7 @@ from confluent_kafka import (
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Gathered, Start, Tail
 from compat_tests.harness.records import Headers, Received, Sent
-from compat_tests.security.client_security import of_librdkafka
+from compat_tests.security.client_security import of_confluent
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -34,7 +34,7 @@ class Confluent(Family):
             "compression.type": codec,
             "enable.idempotence": True,
             "linger.ms": 5,
-            **of_librdkafka(self.security),
+            **of_confluent(self.security),
         }
         producer = Producer({**settings, "reconnect.backoff.max.ms": 500, "log_level": 2})
         failures: list[KafkaError] = []
@@ -50,7 +50,7 @@ class Confluent(Family):
         assert left == 0, f"{left} records were not acknowledged"
 
     def consume(self, bootstrap: str, topic: str, start: Start, limits: Mapping[int, int]) -> list[Received]:
-        consumer = new_consumer(bootstrap, of_librdkafka(self.security))
+        consumer = new_consumer(bootstrap, of_confluent(self.security))
         gathered = Gathered(limits)
         try:
             # Else it takes half a second to find who leads the partitions
@@ -67,7 +67,7 @@ class Confluent(Family):
 
     def tail(self, bootstrap: str, topic: str) -> Tail:
         def run(tail: Tail) -> None:
-            consumer = new_consumer(bootstrap, {"enable.partition.eof": True, **of_librdkafka(self.security)})
+            consumer = new_consumer(bootstrap, {"enable.partition.eof": True, **of_confluent(self.security)})
             consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
             while not tail.is_closing.is_set():
                 message = consumer.poll(0.2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from compat_tests.families.family import Family, FromOffset, FromStart, FromTime, Gathered, Start, Tail
 from compat_tests.harness import toolchain
@@ -13,6 +14,17 @@ with warnings.catch_warnings():
     # It reads its message definitions in a way that Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Always the same token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
 
 
 class KafkaPython(Family):
@@ -25,8 +37,13 @@ class KafkaPython(Family):
         for codec in ("snappy", "lz4", "zstandard"):
             toolchain.module(codec, "pip install kafka-python[snappy,lz4,zstd]")
 
-    def settings(self) -> dict[str, str]:
-        return {} if self.security is None else self.security.of_kafka_python()
+    def settings(self) -> dict[str, Any]:
+        if self.security is None:
+            return {}
+        settings, login = self.security.of_kafka_python(), self.security.login
+        if login is not None and login.mechanism == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = Tokens(login.bearer)
+        return settings
 
     def produce(self, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
         compression = None if codec == "none" else codec

@@ -44,13 +44,26 @@ function tls(text) {
   return { ca: [readFileSync(ca)], ...own };
 }
 
+// The fields of a login are there too, if there is one
+function sasl(text) {
+  const { mechanism, user, password, token } = JSON.parse(text);
+  if (mechanism === undefined) {
+    return undefined;
+  }
+  const name = mechanism.toLowerCase();
+  return name === "oauthbearer"
+    ? { mechanism: name, oauthBearerProvider: async () => ({ value: token }) }
+    : { mechanism: name, username: user, password };
+}
+
 function client({ bootstrap, package: name }) {
   const library = require(name);
   plugIn(library);
   // Its retries, five by default, would end before a broker is back
   const retry = { initialRetryTime: 100, maxRetryTime: 500, retries: 100 };
   const settings = { clientId: "compat", brokers: [bootstrap], logLevel: library.logLevel.NOTHING, retry };
-  return new library.Kafka(process.env.COMPAT_TLS ? { ...settings, ssl: tls(process.env.COMPAT_TLS) } : settings);
+  const text = process.env.COMPAT_TLS;
+  return new library.Kafka(text ? { ...settings, ssl: tls(text), sasl: sasl(text) } : settings);
 }
 
 async function produce(target) {

@@ -4,23 +4,70 @@ Certificates are made by a process of the product's tests; nothing of the produc
 
     files = make_certificates(directory, "broker", "client")
     driver.security = Security(files, certificate="client")     # TLS with the client's own certificate
+    driver.security = Security(files, login=Login("PLAIN", "alice", "secret"))      # SASL over TLS
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from compat_tests.harness.apache_kafka import ROOT
 
 PASSWORD: Final = "secret"  # noqa: S105  of the files of these tests
-# The programs of compat_tests read their settings there: JSON with paths of PEM files, and a file of Java's settings
+# The programs of compat_tests read their settings there: JSON with paths of PEM files and the fields of a login, and a
+# file of Java's settings
 PEM_VARIABLE: Final = "COMPAT_TLS"
 JAVA_VARIABLE: Final = "COMPAT_SETTINGS"
+
+
+class Login(NamedTuple):
+    """How a client names itself by SASL."""
+
+    mechanism: str
+    user: str
+    password: str = ""
+    token: str = ""
+    """The signed token of OAUTHBEARER; empty for one without a signature."""
+
+    @property
+    def bearer(self) -> str:
+        """The token as a client sends it."""
+        return self.token or unsecured_token(self.user)
+
+    def of_librdkafka(self) -> dict[str, str]:
+        """Settings; a client gets a signed token by a function alone."""
+        settings = {"security.protocol": "SASL_SSL", "sasl.mechanisms": self.mechanism}
+        if self.mechanism != "OAUTHBEARER":
+            return {**settings, "sasl.username": self.user, "sasl.password": self.password}
+        if self.token:
+            return settings
+        unsecured = {
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={self.user}",
+        }
+        return {**settings, **unsecured}
+
+    def of_java(self, token_file: Path) -> dict[str, str]:
+        settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": self.mechanism}
+        names = f'username="{self.user}" password="{self.password}"'
+        module = "scram.ScramLoginModule" if self.mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+        if self.mechanism == "OAUTHBEARER":
+            module = "oauthbearer.OAuthBearerLoginModule"
+            names = f'unsecuredLoginStringClaim_sub="{self.user}"'
+        if self.token:
+            names = ""
+            token_file.write_text(self.token)
+            settings["sasl.oauthbearer.token.endpoint.url"] = token_file.as_uri()
+            handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+            settings["sasl.login.callback.handler.class"] = handler
+        return {**settings, "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required {names};"}
 
 
 class Security(NamedTuple):
@@ -30,6 +77,7 @@ class Security(NamedTuple):
     certificate: str = ""
     """The client's own; empty for none."""
     ca: str = "ca"
+    login: Login | None = None
 
     def pem(self) -> dict[str, str]:
         """Paths of PEM files, by `ca`, `certificate` and `key`; without its own certificate, `ca` alone."""
@@ -42,7 +90,8 @@ class Security(NamedTuple):
     def of_librdkafka(self) -> dict[str, str]:
         """Settings of every librdkafka; see `checks_host_name`."""
         names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
-        return {"security.protocol": "SSL", **{names[name]: path for name, path in self.pem().items()}}
+        login = {} if self.login is None else self.login.of_librdkafka()
+        return {"security.protocol": "SSL", **{names[name]: path for name, path in self.pem().items()}, **login}
 
     def of_java(self) -> dict[str, str]:
         """Settings of every Java client. Before 2.0 none checked the host name by default."""
@@ -60,19 +109,43 @@ class Security(NamedTuple):
                 "ssl.keystore.password": PASSWORD,
                 "ssl.key.password": PASSWORD,
             }
+        if self.login is not None:
+            settings |= self.login.of_java(self.java_path(".jwt"))
         return settings
+
+    def java_path(self, suffix: str) -> Path:
+        login = "" if self.login is None else f"-{self.login.mechanism}-{hash(self.login) & 0xFFFFFFFF:x}"
+        return self.directory / f"{self.ca}-{self.certificate or 'none'}{login}{suffix}"
 
     def java_file(self) -> str:
         """The path of a file with Java's settings, for `--command-config` and the like."""
-        return write_properties(self.directory / f"{self.ca}-{self.certificate or 'none'}.properties", self.of_java())
+        return write_properties(self.java_path(".properties"), self.of_java())
 
-    def of_kafka_python(self) -> dict[str, str]:
+    def of_kafka_python(self) -> dict[str, Any]:
         names = {"ca": "ssl_cafile", "certificate": "ssl_certfile", "key": "ssl_keyfile"}
-        return {"security_protocol": "SSL", **{names[name]: path for name, path in self.pem().items()}}
+        files = {"security_protocol": "SSL", **{names[name]: path for name, path in self.pem().items()}}
+        return files if self.login is None else {**files, **self.of_python_login(self.login)}
+
+    def of_python_login(self, login: Login) -> dict[str, Any]:
+        """Settings of kafka-python and aiokafka; the provider of tokens is a class of the one or the other."""
+        settings = {"security_protocol": "SASL_SSL", "sasl_mechanism": login.mechanism}
+        if login.mechanism == "OAUTHBEARER":
+            return settings
+        return {**settings, "sasl_plain_username": login.user, "sasl_plain_password": login.password}
 
     def environment(self) -> dict[str, str]:
         """Of the programs of compat_tests."""
-        return {PEM_VARIABLE: json.dumps(self.pem()), JAVA_VARIABLE: self.java_file()}
+        fields = self.pem()
+        login = self.login
+        if login is not None:
+            fields |= {"mechanism": login.mechanism, "user": login.user, "password": login.password}
+            fields["token"] = login.bearer if login.mechanism == "OAUTHBEARER" else ""
+        more = {}
+        if login is not None and login.token:
+            allowed = ("urls", self.java_path(".jwt").as_uri()), ("files", str(self.java_path(".jwt")))
+            options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{name}={value}" for name, value in allowed)
+            more = {"JDK_JAVA_OPTIONS": " ".join(options)}
+        return {PEM_VARIABLE: json.dumps(fields), JAVA_VARIABLE: self.java_file(), **more}
 
     def path(self, name: str) -> str:
         return str(self.directory / name)
@@ -86,6 +159,22 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> str:
     """Write a file of Java's settings; its path."""
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     return str(path)
+
+
+def of_confluent(security: Security | None) -> dict[str, Any]:
+    """The same with the function that gives a signed token."""
+    settings: dict[str, Any] = dict(of_librdkafka(security))
+    if security is not None and security.login is not None and security.login.token:
+        token = security.login.token
+        settings["oauth_cb"] = lambda _config: (token, time.time() + 3600)
+    return settings
+
+
+def unsecured_token(user: str) -> str:
+    """A token without a signature, valid for an hour."""
+    claims = {"sub": user, "iat": int(time.time()), "exp": int(time.time()) + 3600}
+    parts = ({"alg": "none"}, claims)
+    return "".join(f"{base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip('=')}." for part in parts)
 
 
 def make_certificates(directory: Path, *names: str) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from compat_tests.harness.topics import new_topic
+from compat_tests.security.login_broker import LoginBroker
 from compat_tests.security.secure_broker import SecureBroker
 
 
@@ -29,3 +30,14 @@ def secure_topic(secure: SecureBroker) -> Callable[..., str]:
         return new_topic(secure.bootstrap, partitions, configs)
 
     return create
+
+
+@pytest.fixture(scope="session")
+def logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBroker]:
+    """The broker where clients log in; tests add users of their own."""
+    broker = LoginBroker(tmp_path_factory.mktemp("logins"))
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()

@@ -13,6 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"headgate.test/lines"
 )
 
@@ -28,6 +32,9 @@ func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 	if target.TLS != nil {
 		options = append(options, kgo.DialTLSConfig(target.TLS))
 	}
+	if target.Login != nil {
+		options = append(options, kgo.SASL(mechanism(target.Login)))
+	}
 	if target.Isolation == "read_committed" {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
@@ -41,7 +48,24 @@ func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 			options = append(options, kgo.DisableIdempotentWrite())
 		}
 	}
-	return kgo.NewClient(options...)
+	client, err := kgo.NewClient(options...)
+	if err == nil && target.Login != nil {
+		// It would try again for ever
+		err = client.Ping(context.Background())
+	}
+	return client, err
+}
+
+func mechanism(login *lines.Login) sasl.Mechanism {
+	switch login.Mechanism {
+	case "PLAIN":
+		return plain.Auth{User: login.User, Pass: login.Password}.AsMechanism()
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: login.User, Pass: login.Password}.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: login.User, Pass: login.Password}.AsSha512Mechanism()
+	}
+	return oauth.Auth{Token: login.Token}.AsMechanism()
 }
 
 var codecs = map[string]kgo.CompressionCodec{

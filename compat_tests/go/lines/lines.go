@@ -67,6 +67,8 @@ type Target struct {
 	Isolation string
 	// TLS is nil without security.
 	TLS *tls.Config
+	// Login is nil without SASL.
+	Login *Login
 }
 
 // Client is a stock client of any age: a row of the matrix.
@@ -125,7 +127,7 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 		return err
 	}
 	var err error
-	if target.TLS, err = tlsConfig(os.Getenv("COMPAT_TLS")); err != nil {
+	if target.TLS, target.Login, err = security(os.Getenv("COMPAT_TLS")); err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(output, 1<<16)

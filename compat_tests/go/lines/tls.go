@@ -8,16 +8,32 @@ import (
 	"os"
 )
 
-// tlsConfig is what COMPAT_TLS says: {"ca", "certificate", "key"} are paths of PEM files, the last two optional. See
-// security/client_security.py. It is nil for an empty text.
-func tlsConfig(text string) (*tls.Config, error) {
+// Login is how the client names itself by SASL. Token is for OAUTHBEARER alone.
+type Login struct{ Mechanism, User, Password, Token string }
+
+type files struct{ CA, Certificate, Key string }
+
+// security is what COMPAT_TLS says: {"ca", "certificate", "key"} are paths of PEM files, the last two optional; the
+// fields of a login are optional too. See security/client_security.py. Both are nil for an empty text.
+func security(text string) (*tls.Config, *Login, error) {
 	if text == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
-	var files struct{ CA, Certificate, Key string }
-	if err := json.Unmarshal([]byte(text), &files); err != nil {
-		return nil, fmt.Errorf("COMPAT_TLS: %w", err)
+	var found struct {
+		files
+		Login
 	}
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		return nil, nil, fmt.Errorf("COMPAT_TLS: %w", err)
+	}
+	config, err := tlsConfig(found.files)
+	if found.Mechanism == "" {
+		return config, nil, err
+	}
+	return config, &found.Login, err
+}
+
+func tlsConfig(files files) (*tls.Config, error) {
 	trusted, err := os.ReadFile(files.CA)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,9 @@ func settings(target lines.Target) (*sarama.Config, error) {
 	config.Metadata.Retry.Backoff = 100 * time.Millisecond
 	config.Consumer.Retry.Backoff = 100 * time.Millisecond
 	config.Net.TLS.Enable, config.Net.TLS.Config = target.TLS != nil, target.TLS
+	if target.Login != nil {
+		logIn(config, target.Login)
+	}
 	if target.Isolation == "read_committed" {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}

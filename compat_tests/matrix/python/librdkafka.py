@@ -50,7 +50,15 @@ class Librdkafka(Program):
             return {}
         names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
         checks = {} if self.library.version.startswith("0.") else {"ssl.endpoint.identification.algorithm": "https"}
-        return {"security.protocol": "SSL", **checks, **{names[name]: path for name, path in files.items()}}
+        settings = {"security.protocol": "SSL", **checks}
+        settings |= {name: files[field] for field, name in names.items() if field in files}
+        if "mechanism" not in files:
+            return settings
+        settings |= {"security.protocol": "SASL_SSL", "sasl.mechanisms": files["mechanism"]}
+        if files["mechanism"] == "OAUTHBEARER":  # it makes a token without a signature
+            unsecured = {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
+            return {**settings, **unsecured, "sasl.oauthbearer.config": f"principal={files['user']}"}
+        return {**settings, "sasl.username": files["user"], "sasl.password": files["password"]}
 
     def delivered(self, handle: int, message: Any, opaque: int) -> None:
         if error := message.contents.error:
