@@ -73,8 +73,8 @@ async def produce(
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, enable_idempotence=True, **more
     )
-    await producer.start()
     try:
+        await producer.start()
         pending: list[asyncio.Future[object]] = []
         source = iter(records)
         # The source may take its time (a broker restarts meanwhile): it must not hold up the client's loop
