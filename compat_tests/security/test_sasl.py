@@ -6,6 +6,7 @@ import copy
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -211,7 +212,7 @@ def test_kafka_configs_makes_users_that_log_in_at_once(logins: LoginBroker) -> N
         address, security = logins.security(mechanism, "carol", hers)
         assert is_let_in(address, security)
         admin = AdminClient({"bootstrap.servers": logins.bootstrap})
-        described = admin.describe_user_scram_credentials(["carol"])
+        described: Any = admin.describe_user_scram_credentials(["carol"])
         credentials = described["carol"].result(10).scram_credential_infos
         assert [one.iterations for one in credentials] == [4096]
         configs("--alter", "--delete-config", mechanism)

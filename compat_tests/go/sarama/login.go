@@ -29,7 +29,9 @@ func logIn(config *sarama.Config, login *lines.Login) {
 
 type token string
 
-func (t token) Token() (*sarama.AccessToken, error) { return &sarama.AccessToken{Token: string(t)}, nil }
+func (t token) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(t)}, nil
+}
 
 func exchangeOf(hash scram.HashGeneratorFcn) func() sarama.SCRAMClient {
 	return func() sarama.SCRAMClient { return &exchange{hash: hash} }
