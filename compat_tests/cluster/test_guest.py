@@ -119,7 +119,8 @@ def test_leads_and_a_group_move_between_both_kinds(
 def test_a_transactional_id_moves_between_both_kinds(mixture: Mixture, tmp_path: Path) -> None:
     guest, other, _ = mixture.order
     with running(mixture, tmp_path) as cluster:
-        topic, of_java = (placed_topic(cluster.bootstrap, PLACEMENT) for _ in range(2))
+        # The records of the Java program are of 1970: Kafka deletes such segments 30 s after its start
+        topic, of_java = (placed_topic(cluster.bootstrap, PLACEMENT, {"retention.ms": "-1"}) for _ in range(2))
         for each in topic, of_java:
             cluster.wait_for_topic(each, len(PLACEMENT))
         first = transactional(cluster)
