@@ -66,7 +66,7 @@ test: ## install what every test needs, then run them all; ARGS="-k produce" is 
 	$(compat_tests)
 
 .PHONY: unit
-unit: ## the tests without sockets, three minutes on two cores
+unit: ## the tests without sockets, two minutes on two cores
 	$(install) test
 	$(BIN)/pytest $(SIDE_BY_SIDE) --hypothesis-profile=unit -m "not sockets and not seeds" $(UNITS) $(ARGS)
 
