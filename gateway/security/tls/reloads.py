@@ -55,21 +55,21 @@ class TlsReloads:
     def start(self) -> None:
         """Check the files from now on. The scheduler runs."""
         self._is_started = True
-        self._look(_Reason.CHANGE)
+        self._refresh(_Reason.CHANGE)
 
     def follow(self, *_change: object) -> None:
-        """Look at the settings, if some of this broker have changed: a listener of the metadata."""
+        """Take over the settings, if some of this broker have changed: a listener of the metadata."""
         before, self._dynamic = self._dynamic, self._config.dynamic()
         if self._is_started and self._dynamic is not before:
-            self._look(_Reason.CHANGE)
+            self._refresh(_Reason.CHANGE)
 
     def reload_all(self) -> None:
         """Read all stores again, whether they have changed or not."""
         if self._is_started:
-            self._look(_Reason.REQUEST)
+            self._refresh(_Reason.REQUEST)
 
-    def _look(self, reason: _Reason) -> None:
-        """Look now, or again if the work is in progress."""
+    def _refresh(self, reason: _Reason) -> None:
+        """Reload what has changed, now or once the work in progress has ended."""
         self._asked.append(reason)
         self._wake()
         self._work.start(self._run)
