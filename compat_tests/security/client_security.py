@@ -179,6 +179,6 @@ def unsecured_token(user: str) -> str:
 
 def make_certificates(directory: Path, *names: str) -> Path:
     """Write an authority and certificates that it signs: the files that the head of the program names."""
-    program = "headgate.gateway.security.tls.tests.certificates"
+    program = "headgate.protocol.security.tls.tests.certificates"
     subprocess.run([sys.executable, "-m", program, str(directory), *names], cwd=ROOT, check=True, timeout=60)
     return directory

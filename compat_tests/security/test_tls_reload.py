@@ -32,7 +32,7 @@ TIMES: Final = 100 if SOAK else 5
 ISSUE: Final = """
 import sys
 from pathlib import Path
-from headgate.gateway.security.tls.tests.certificates import Authority
+from headgate.protocol.security.tls.tests.certificates import Authority
 directory, count = Path(sys.argv[1]), int(sys.argv[2])
 authority = Authority("Renewing CA")
 (directory / "ca.pem").write_text(authority.pem())

@@ -17,7 +17,7 @@ JKS_MAGIC: Final = bytes.fromhex("feedfeed00000002")
 EXPIRED: Final = """
 import sys
 from pathlib import Path
-from headgate.gateway.security.tls.tests.certificates import Authority
+from headgate.protocol.security.tls.tests.certificates import Authority
 Path(sys.argv[1]).write_text(Authority().issue("broker", days=(-9, -1)).pem())
 """
 

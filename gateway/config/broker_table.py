@@ -10,9 +10,10 @@ feature does not exist yet.
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.gateway.config.definition import Secret, Type
+from headgate.gateway.config.definition import Type
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
+from headgate.protocol.security.secret import Secret
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST, PASSWORD = Type.LONG, Type.DOUBLE, Type.LIST, Type.PASSWORD

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from headgate.protocol.security.secret import Secret
+
 INT_MAX = 0x7FFF_FFFF
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 MAX_VALUE_BYTES = 32_767
@@ -45,24 +47,6 @@ def note(effect: Effect, reason: str) -> str:
     if effect is Effect.REFUSED:
         return f"other values than the default are refused: {reason}"
     return f"accepted, no effect {'yet' if effect is Effect.PENDING else 'here'}, because {reason}"
-
-
-class Secret:
-    """A password: its text is only in `.text`, never in a representation, a log line or a description."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return "[hidden]"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
 
 Value = bool | int | float | str | tuple[str, ...] | Secret | None

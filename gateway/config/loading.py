@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from headgate.gateway.config import catalogue, properties
+from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Definition, Effect, note
+from headgate.protocol import properties
 
 # A mapping by name, or `name=value` texts.
 Overrides = Mapping[str, str] | Iterable[str]

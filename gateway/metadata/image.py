@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage, binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity, Quotas
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential, UserCredentials
+from headgate.gateway.security.sasl.scram_credentials import UserCredentials
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -32,6 +32,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.protocol.topic_partition import TopicPartition
 
 CONSUMER_OFFSETS = "__consumer_offsets"

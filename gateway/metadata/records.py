@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.security.acls.acls_image import record_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ClientQuotaRecord,
@@ -22,6 +21,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 
 def partition_records(topic_id: bytes, first: int, states: Iterable[PartitionState]) -> list[MetadataRecord]:

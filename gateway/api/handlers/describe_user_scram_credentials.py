@@ -8,7 +8,6 @@ from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -16,6 +15,7 @@ from headgate.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 
 @handles(DescribeUserScramCredentialsRequest, versions="0", authorize=cluster(AclOperation.DESCRIBE))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.gateway.security.tls.tests.certificates import Authority
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages import alter_configs, incremental_alter_configs
 from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from headgate.protocol.messages.incremental_alter_configs import SET
+from headgate.protocol.security.tls.tests.certificates import Authority
 
 ROOT = Authority("Root")
 DAYS = (-5000, 5000)  # the clock of these brokers stands still in 2023

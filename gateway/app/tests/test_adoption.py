@@ -15,7 +15,6 @@ from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.metadata.records import quota_records
 from headgate.gateway.security.acls.acls_image import binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -32,6 +31,7 @@ from headgate.protocol.internal.metadata import (
     encode,
 )
 from headgate.protocol.records.batch import Record, build, read_header
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.kafka_directory import OWN_METADATA
 from headgate.storage.disk import layout

@@ -5,7 +5,8 @@ from typing import get_type_hints
 import pytest
 
 from headgate.gateway.config import broker_table, catalogue, group_config, topic_table, unsupported_table
-from headgate.gateway.config.definition import Effect, Secret, Type
+from headgate.gateway.config.definition import Effect, Type
+from headgate.protocol.security.secret import Secret
 
 
 def test_every_default_is_allowed() -> None:

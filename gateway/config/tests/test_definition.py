@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.gateway.config.definition import Definition, Secret, Type, Value
+from headgate.gateway.config.definition import Definition, Type, Value
+from headgate.protocol.security.secret import Secret
 
 
 def definition(type_: Type, allowed: str = "", default: str | None = None) -> Definition:

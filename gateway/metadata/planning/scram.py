@@ -10,19 +10,19 @@ from typing import Final, NamedTuple
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.records import scram_records
-from headgate.gateway.security.sasl.scram_credentials import (
-    MAX_ITERATIONS,
-    MIN_ITERATIONS,
-    ScramCredential,
-    ScramMechanism,
-    credential_of,
-)
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord
 from headgate.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
+)
+from headgate.protocol.security.sasl.scram_keys import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+    credential_of,
 )
 
 MAX_NAME_BYTES: Final = 1024

@@ -10,7 +10,6 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage
 from headgate.gateway.security.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -23,6 +22,7 @@ from headgate.protocol.internal.metadata import (
     decode,
     encode,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.protocol.tests.examples import share
 
 NODE = 7

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from headgate.gateway.security.sasl.gssapi import GssContext, GssError
-from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
+from headgate.protocol.security.sasl.jaas import InvalidJaasConfig
 
 _MISSING: Final = "GSSAPI needs the extra `kerberos`: pip install 'headgate[kerberos]'"
 _TRUE: Final = "true"

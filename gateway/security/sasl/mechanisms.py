@@ -11,17 +11,18 @@ from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.config.broker_table import MECHANISMS
 from headgate.gateway.config.listeners import SASL_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.security.sasl import jaas
 from headgate.gateway.security.sasl.exchange import SaslExchange
 from headgate.gateway.security.sasl.gssapi import GssapiExchange, GssContext
-from headgate.gateway.security.sasl.jaas import InvalidJaasConfig, JaasEntry
 from headgate.gateway.security.sasl.kerberos_names import InvalidRule, ShortNamer
 from headgate.gateway.security.sasl.oauthbearer import OAuthBearerExchange, TokenValidator
 from headgate.gateway.security.sasl.plain import JaasUsers, PlainExchange, ScramPasswords
 from headgate.gateway.security.sasl.scram import ScramExchange, TokenLookup, no_tokens
-from headgate.gateway.security.sasl.scram_credentials import SCRAM_MECHANISMS, ScramCredentials
+from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
 from headgate.gateway.security.sasl.server_exchange import SaslListener
 from headgate.gateway.security.sasl.settings import JAAS_CONFIG, BearerSettings, SaslSettings, of_listener
+from headgate.protocol.security.sasl import jaas
+from headgate.protocol.security.sasl.jaas import InvalidJaasConfig, JaasEntry
+from headgate.protocol.security.sasl.scram_keys import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:
     from headgate.gateway.security.sasl.bearer_tokens import TokenRules

@@ -12,12 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from headgate.gateway.security.sasl.exchange import Authenticated, SaslComputation, refused
-from headgate.gateway.security.sasl.scram_credentials import (
-    ScramCredentials,
-    ScramMechanism,
-    client_key,
-    salted_password,
-)
+from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
+from headgate.protocol.security.sasl.scram_keys import ScramMechanism, client_key, salted_password
 
 _INVALID: Final = "Authentication failed: Invalid username or password"
 _MOST_TOKENS: Final = 4  # Kafka counts no further

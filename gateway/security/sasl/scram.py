@@ -23,13 +23,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, refused
-from headgate.gateway.security.sasl.scram_credentials import (
-    MIN_ITERATIONS,
-    ScramCredential,
-    ScramCredentials,
-    ScramMechanism,
-    TokenCredential,
-)
+from headgate.gateway.security.sasl.scram_credentials import ScramCredentials, TokenCredential
+from headgate.protocol.security.sasl.scram_keys import MIN_ITERATIONS, ScramCredential, ScramMechanism
 
 MAX_NONCE_LENGTH: Final = 1024
 _NAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.gateway.config.broker import BrokerConfig
-from headgate.gateway.config.definition import Secret, Value
+from headgate.gateway.config.definition import Value
+from headgate.protocol.security.secret import Secret
 
 JAAS_CONFIG: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"

@@ -17,11 +17,13 @@ from cryptography.hazmat.primitives import serialization
 from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.security.tls import contexts, distinguished_name, principal_mapping, self_check, stores
+from headgate.gateway.security.tls import distinguished_name, principal_mapping, self_check
 from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
-from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, of_listener
-from headgate.gateway.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
-from headgate.gateway.security.tls.stores import KeyStore, TrustStore
+from headgate.gateway.security.tls.settings import of_listener
+from headgate.protocol.security.tls import contexts, stores
+from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
+from headgate.protocol.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
+from headgate.protocol.security.tls.stores import KeyStore, TrustStore
 
 ANONYMOUS = "User:ANONYMOUS"
 _MS_OF_DAY = 86_400_000

@@ -17,7 +17,8 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.tasks import SingleTask, Task, at_most
 from headgate.gateway.security.tls.listener_tls import ListenerTls
-from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, of_listener
+from headgate.gateway.security.tls.settings import of_listener
+from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 
-from headgate.gateway.security.tls.settings import TlsProblem
+from headgate.protocol.security.tls.settings import TlsProblem
 
 _MAX_ROUNDS = 10
 

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
 from headgate.gateway.security.acls.acls_image import image_of
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.acls import AclNode, pattern_of
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
@@ -50,6 +49,7 @@ from headgate.gateway.zookeeper.layout.topics import (
 from headgate.gateway.zookeeper.layout.users import credentials_of
 from headgate.protocol.acls import ResourcePattern
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 ABSENT: Final = -1
 """The version of a node that is not there."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.gateway.security.sasl.scram_credentials import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from headgate.protocol.security.sasl.scram_keys import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 
 USER_RESOURCE: Final = 7
 """Users among the subjects of metadata records; the number of `USER` in Kafka's ACLs. No ConfigRecord has it."""

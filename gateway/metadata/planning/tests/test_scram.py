@@ -10,13 +10,13 @@ import pytest
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.planning.scram import MAX_NAME_BYTES, MAX_SALT_BYTES, change_scram_credentials
 from headgate.gateway.metadata.records import image_records, scram_records
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 EMPTY = Image.empty()
 

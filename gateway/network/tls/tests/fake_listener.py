@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
 from headgate.gateway.security.tls.listener_tls import ListenerTls
-from headgate.gateway.security.tls.tests.certificates import Authority
+from headgate.protocol.security.tls.tests.certificates import Authority
 
 AUTHORITY = Authority()
 HOST = "localhost"

@@ -25,7 +25,7 @@ from headgate.gateway.network.tls.tests.fake_listener import (
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.security.tls.listener_tls import ListenerTls
-from headgate.gateway.security.tls.tests.certificates import Authority
+from headgate.protocol.security.tls.tests.certificates import Authority
 
 pytestmark = [pytest.mark.sockets, pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll here")]
 

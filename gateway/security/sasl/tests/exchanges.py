@@ -14,14 +14,7 @@ from headgate.gateway.security.sasl.exchange import AuthenticationFailed, SaslEx
 from headgate.gateway.security.sasl.oauthbearer import OAuthBearerExchange
 from headgate.gateway.security.sasl.plain import JaasUsers, PasswordStore, PlainExchange
 from headgate.gateway.security.sasl.scram import ScramExchange
-from headgate.gateway.security.sasl.scram_credentials import (
-    SCRAM_MECHANISMS,
-    ScramCredential,
-    ScramCredentials,
-    ScramMechanism,
-    UserCredentials,
-    credential_of,
-)
+from headgate.gateway.security.sasl.scram_credentials import ScramCredentials, UserCredentials
 from headgate.gateway.security.sasl.server_exchange import (
     Close,
     LoggedIn,
@@ -41,6 +34,7 @@ from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsReque
 from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from headgate.protocol.schema import Message
+from headgate.protocol.security.sasl.scram_keys import SCRAM_MECHANISMS, ScramCredential, ScramMechanism, credential_of
 
 NOW_S = 1_700_000_000
 

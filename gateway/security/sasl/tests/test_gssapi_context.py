@@ -10,8 +10,8 @@ import pytest
 
 from headgate.gateway.security.sasl import gssapi_context
 from headgate.gateway.security.sasl.gssapi import GssError
-from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
 from headgate.gateway.security.sasl.tests.test_gssapi import WRAPPED
+from headgate.protocol.security.sasl.jaas import InvalidJaasConfig
 
 LINE = {"useKeyTab": "true", "keyTab": "/k", "principal": "kafka/h@R"}
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from headgate.gateway.config.broker_table import MECHANISMS
-from headgate.gateway.config.definition import Secret
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, SaslComputation
 from headgate.gateway.security.sasl.gssapi import GssContext
-from headgate.gateway.security.sasl.jaas import InvalidJaasConfig
 from headgate.gateway.security.sasl.jwks import FetchFailed
 from headgate.gateway.security.sasl.mechanisms import InvalidSaslSettings, SaslParts, check, make_listener
 from headgate.gateway.security.sasl.settings import BearerSettings, SaslSettings
 from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, NOW_S, FakeClock
 from headgate.gateway.security.sasl.tests.sasl_scenario import ScramClient, bearer, plain
+from headgate.protocol.security.sasl.jaas import InvalidJaasConfig
+from headgate.protocol.security.secret import Secret
 
 _KAFKA = "org.apache.kafka.common.security"
 PLAIN = f'{_KAFKA}.plain.PlainLoginModule required user_ann="secret";'

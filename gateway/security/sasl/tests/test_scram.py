@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge
 from headgate.gateway.security.sasl.scram import MAX_NONCE_LENGTH, ScramExchange, read_client_first
-from headgate.gateway.security.sasl.scram_credentials import (
+from headgate.gateway.security.sasl.scram_credentials import ScramCredentials, TokenCredential, UserCredentials
+from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, GUESSED, made_credential
+from headgate.gateway.security.sasl.tests.sasl_scenario import ScramClient
+from headgate.protocol.security.sasl.scram_keys import (
     SCRAM_MECHANISMS,
     ScramCredential,
-    ScramCredentials,
     ScramMechanism,
-    TokenCredential,
-    UserCredentials,
     credential_of,
     salted_password,
 )
-from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, GUESSED, made_credential
-from headgate.gateway.security.sasl.tests.sasl_scenario import ScramClient
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from headgate.gateway.config import BrokerConfig, ConfigError, catalogue
-from headgate.gateway.config.definition import Secret
 from headgate.gateway.security.sasl.mechanisms import check_listeners
 from headgate.gateway.security.sasl.settings import BearerSettings, bearer_setting, of_listener
+from headgate.protocol.security.secret import Secret
 
 LISTENERS = """
 listeners=IN://:9093,OUT://:9094

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headgate.gateway.security.sasl.jaas import InvalidJaasConfig, parse
 from headgate.gateway.security.sasl.kerberos_names import InvalidRule, NoShortName, ShortNamer
 from headgate.gateway.security.sasl.tests.text_scenario import LINES, NAMES, REALM, RULES
+from headgate.protocol.security.sasl.jaas import InvalidJaasConfig, parse
 
 _ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "text_of_kafka.jsonl").read_text().splitlines()]
 _REFUSED_EARLY = ("RULE:[1:$1]s/a/$1/", "RULE:[1:$1]s/a/\\/", "RULE:[1:$1]s/a/$11/")

@@ -12,12 +12,12 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from headgate.gateway.config import BrokerConfig, ConfigError, listeners
-from headgate.gateway.config.definition import Secret
 from headgate.gateway.security.tls.listener_tls import ListenerTls, open_all
 from headgate.gateway.security.tls.principal_mapping import PrincipalProblem
-from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings
-from headgate.gateway.security.tls.tests.certificates import NOW, Authority, Issued, write_files
-from headgate.gateway.security.tls.tests.handshakes import client, connect
+from headgate.protocol.security.secret import Secret
+from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
+from headgate.protocol.security.tls.tests.certificates import NOW, Authority, Issued, write_files
+from headgate.protocol.security.tls.tests.handshakes import client, connect
 
 ROOT = Authority("Root", days=300)
 BROKER = ROOT.issue("broker", days=(-1, 30))

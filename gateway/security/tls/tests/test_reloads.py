@@ -15,8 +15,8 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.gateway.security.tls.listener_tls import open_all
 from headgate.gateway.security.tls.reloads import CHECK_INTERVAL_MS, TlsReloads
-from headgate.gateway.security.tls.tests.certificates import NOW, Authority, Issued
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
+from headgate.protocol.security.tls.tests.certificates import NOW, Authority, Issued
 
 ROOT = Authority("Root")
 NAMES = ("ONE", "TWO")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.security.tls.self_check import check_connects
-from headgate.gateway.security.tls.settings import TlsProblem
-from headgate.gateway.security.tls.tests.certificates import CLIENT_AUTH, SERVER_AUTH, Authority, Issued
-from headgate.gateway.security.tls.tests.handshakes import client, server
+from headgate.protocol.security.tls.settings import TlsProblem
+from headgate.protocol.security.tls.tests.certificates import CLIENT_AUTH, SERVER_AUTH, Authority, Issued
+from headgate.protocol.security.tls.tests.handshakes import client, server
 
 ROOT, OTHER = Authority("Root"), Authority("Other")
 

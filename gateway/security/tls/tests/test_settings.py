@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from headgate.gateway.config import BrokerConfig, broker_table, catalogue, describe
-from headgate.gateway.config.definition import Secret
-from headgate.gateway.security.tls.settings import SETTINGS, TlsSettings, of_listener, setting_name
+from headgate.gateway.security.tls.settings import SETTINGS, of_listener
+from headgate.protocol.security.secret import Secret
+from headgate.protocol.security.tls.settings import TlsSettings, setting_name
 
 LISTENERS = """
 listeners=SSL://:9093,OUT://:9094
@@ -79,7 +80,8 @@ def test_a_broker_without_tls_imports_none_of_it() -> None:
     program = (
         "import sys; import headgate.gateway.app.broker, headgate.gateway.app.composition;"
         "from headgate.gateway.config import BrokerConfig; BrokerConfig.load('ssl.client.auth=required');"
-        "print([name for name in ('cryptography', 'headgate.gateway.security.tls') if name in sys.modules])"
+        "of_tls = ('cryptography', 'headgate.gateway.security.tls', 'headgate.protocol.security.tls');"
+        "print([name for name in of_tls if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -8,12 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.security.sasl.scram_credentials import (
-    ScramCredential,
-    ScramMechanism,
-    credential_of,
-    salted_password,
-)
 from headgate.gateway.zookeeper.layout.users import (
     InvalidCredential,
     configs_of,
@@ -21,6 +15,7 @@ from headgate.gateway.zookeeper.layout.users import (
     decode_credential,
     encode_credential,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential, ScramMechanism, credential_of, salted_password
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 # By ScramCredentialUtils.credentialToString of Kafka 3.9.1, for the password "alice-secret"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.security.sasl.scram_credentials import ScramCredential
 from headgate.gateway.zookeeper.layout.configs import USERS, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.users import encode_credential
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
@@ -13,6 +12,7 @@ from headgate.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 
 @pytest.fixture

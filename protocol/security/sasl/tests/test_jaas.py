@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.gateway.security.sasl.jaas import (
+from headgate.protocol.security.sasl.jaas import (
     MAX_LINE_LENGTH,
     OAUTHBEARER_MODULE,
     PLAIN_MODULE,

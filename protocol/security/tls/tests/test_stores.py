@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.config import catalogue
-from headgate.gateway.config.definition import Secret
-from headgate.gateway.security.tls import contexts, stores
-from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings, setting_name
-from headgate.gateway.security.tls.store_files import MAX_STORE_BYTES, StoreFiles
-from headgate.gateway.security.tls.tests.certificates import DAY, NOW, Authority, Issued, pem, pkcs12_trust, rsa_key
-from headgate.gateway.security.tls.tests.stores_scenario import CASES, RECORD, make_files
+from headgate.protocol.security.secret import Secret
+from headgate.protocol.security.tls import contexts, stores
+from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings, of_texts
+from headgate.protocol.security.tls.store_files import MAX_STORE_BYTES, StoreFiles
+from headgate.protocol.security.tls.tests.certificates import DAY, NOW, Authority, Issued, pem, pkcs12_trust, rsa_key
+from headgate.protocol.security.tls.tests.stores_scenario import CASES, RECORD, make_files
 from headgate.protocol.tests.examples import share
 
 ANSWERS = dict(line.split("\t") for line in RECORD.read_text().splitlines())
@@ -100,13 +99,7 @@ def reader(files: dict[str, bytes]) -> stores.Read:
 
 
 def settings_of(values: dict[str, str], files: dict[str, bytes]) -> TlsSettings:
-    fields: dict[str, Any] = {}
-    for field in TlsSettings._fields[1:]:
-        text = values.get(setting_name(field))
-        if text is not None:
-            text = files[text[1:]].decode() if text.startswith("@") else text
-            fields[field] = catalogue.BROKER[setting_name(field)].parse(text)
-    return TlsSettings(**fields)
+    return of_texts({name: files[text[1:]].decode() if text[:1] == "@" else text for name, text in values.items()})
 
 
 @functools.cache

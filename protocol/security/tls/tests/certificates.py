@@ -2,7 +2,7 @@
 
 Keys are of the curve P-256 by default: RSA takes 100 times as long. Tests that may not import this module run it:
 
-    python -m headgate.gateway.security.tls.tests.certificates DIRECTORY [NAME ...]
+    python -m headgate.protocol.security.tls.tests.certificates DIRECTORY [NAME ...]
 
 writes `ca.pem`, and for each name (default: broker and client) `NAME.pem` (key and chain), `NAME.p12` and
 `NAME.key.pem`, `NAME.chain.pem`; stores have the password `secret`. Certificates are for localhost and 127.0.0.1;

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
-from headgate.gateway.config.definition import Secret
-from headgate.gateway.security.tls import contexts, stores
-from headgate.gateway.security.tls.settings import TlsSettings
-from headgate.gateway.security.tls.store_files import StoreFiles
-from headgate.gateway.security.tls.tests.certificates import NOW, Authority, Issued
+from headgate.protocol.security.secret import Secret
+from headgate.protocol.security.tls import contexts, stores
+from headgate.protocol.security.tls.settings import TlsSettings
+from headgate.protocol.security.tls.store_files import StoreFiles
+from headgate.protocol.security.tls.tests.certificates import NOW, Authority, Issued
 
 FILES = StoreFiles()
 

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from headgate.gateway.config.definition import Secret
-from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings
-from headgate.gateway.security.tls.store_files import MAX_STORE_BYTES
+from headgate.protocol.security.secret import Secret
+from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
+from headgate.protocol.security.tls.store_files import MAX_STORE_BYTES
 
 Read = Callable[[str], bytes]
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import ssl
 
-from headgate.gateway.security.tls import cipher_suites
-from headgate.gateway.security.tls.settings import TlsProblem, TlsSettings
-from headgate.gateway.security.tls.store_files import StoreFiles
-from headgate.gateway.security.tls.stores import KeyStore, TrustStore
+from headgate.protocol.security.tls import cipher_suites
+from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
+from headgate.protocol.security.tls.store_files import StoreFiles
+from headgate.protocol.security.tls.stores import KeyStore, TrustStore
 
 SESSION_CACHE_MAX = 20_480
 """OpenSSL's own limit (SSL_SESSION_CACHE_MAX_SIZE_DEFAULT)."""

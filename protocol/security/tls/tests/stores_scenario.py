@@ -1,6 +1,6 @@
 """Stores and TLS settings, right and wrong, and the recorder of what Kafka says of each.
 
-    python -m headgate.gateway.security.tls.tests.stores_scenario build/jars/broker build/jars/broker39
+    python -m headgate.protocol.security.tls.tests.stores_scenario build/jars/broker build/jars/broker39
 
 asks `compat_tests/java/broker/src/SslStores.java` with the jars of Kafka 4.1 and of 3.9, on JDK 17, and writes
 `stores_of_kafka.txt`: the label of a case, a tab, and the answer, which both releases gave alike. `keytool_stores.txt`
@@ -15,7 +15,7 @@ import tempfile
 from base64 import b64decode
 from pathlib import Path
 
-from headgate.gateway.security.tls.tests.certificates import PKCS1, Authority, Issued, pem, pkcs12_trust
+from headgate.protocol.security.tls.tests.certificates import PKCS1, Authority, Issued, pem, pkcs12_trust
 
 HERE = Path(__file__).parent
 RECORD = HERE / "stores_of_kafka.txt"

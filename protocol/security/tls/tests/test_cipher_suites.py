@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from headgate.gateway.security.tls.cipher_suites import OPENSSL_NAMES, TLS_1_3_SUITES, parse
+from headgate.protocol.security.tls.cipher_suites import OPENSSL_NAMES, TLS_1_3_SUITES, parse
 
 # Those that JDK 17 supports and OpenSSL has: TLS_DHE_DSS_* and TLS_EMPTY_RENEGOTIATION_INFO_SCSV are left out
 SUPPORTED_BY_JAVA = frozenset(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.security.tls import contexts, stores
-from headgate.gateway.security.tls.settings import TlsProblem
-from headgate.gateway.security.tls.store_files import StoreFiles
-from headgate.gateway.security.tls.tests.certificates import (
+from headgate.protocol.security.tls import contexts, stores
+from headgate.protocol.security.tls.settings import TlsProblem
+from headgate.protocol.security.tls.store_files import StoreFiles
+from headgate.protocol.security.tls.tests.certificates import (
     CLIENT_AUTH,
     NOW,
     SERVER_AUTH,
@@ -22,7 +22,7 @@ from headgate.gateway.security.tls.tests.certificates import (
     pem,
     rsa_key,
 )
-from headgate.gateway.security.tls.tests.handshakes import FILES, client, connect, nothing, server, settings_of
+from headgate.protocol.security.tls.tests.handshakes import FILES, client, connect, nothing, server, settings_of
 
 ROOT = Authority("Root")
 INTERMEDIATE = Authority("Intermediate", ROOT)

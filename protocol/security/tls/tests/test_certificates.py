@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.gateway.config.definition import Secret
-from headgate.gateway.security.tls import stores
-from headgate.gateway.security.tls.settings import TlsSettings
-from headgate.gateway.security.tls.store_files import StoreFiles
-from headgate.gateway.security.tls.tests.certificates import NOW, write_files
+from headgate.protocol.security.secret import Secret
+from headgate.protocol.security.tls import stores
+from headgate.protocol.security.tls.settings import TlsSettings
+from headgate.protocol.security.tls.store_files import StoreFiles
+from headgate.protocol.security.tls.tests.certificates import NOW, write_files
 
 
 def test_the_files_are_stores(tmp_path: Path) -> None:

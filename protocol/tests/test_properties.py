@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.config.properties import MalformedProperties, Property, parse
+from headgate.protocol.properties import MalformedProperties, Property, parse
 
 
 def pairs(text: str) -> list[tuple[str, str]]:

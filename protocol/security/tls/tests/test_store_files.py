@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.security.tls.store_files import MAX_STORE_BYTES, FileIdentity, StoreFiles, is_reload_due
+from headgate.protocol.security.tls.store_files import MAX_STORE_BYTES, FileIdentity, StoreFiles, is_reload_due
 
 FILES = StoreFiles()
 NOW, LATER, OTHER = FileIdentity(1, 2, 3), FileIdentity(2, 2, 3), FileIdentity(1, 2, 4)

@@ -1,0 +1,1 @@
+"""TLS of listeners and clients: settings, key stores, trust stores and contexts."""
