@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from headgate.gateway.config.broker import ACL_AUTHORIZERS, PYTHON_PREFIX, python_class
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
+from headgate.protocol.security.acls.decision import AclPolicy
 from headgate.storage.errors import StorageError
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from headgate.gateway.api.routes import LARGE_BYTES
 from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.protocol.schema import Message
+from headgate.protocol.security.acls.decision import AclPolicy
 
 CLIENT = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
 IMAGE = Image.empty()

@@ -15,8 +15,8 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.broker import ACL_AUTHORIZERS, STANDARD_AUTHORIZER
 from headgate.gateway.security.acls.acls_image import NO_ACLS
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
+from headgate.protocol.security.acls.decision import AclPolicy
 from headgate.storage.errors import StorageError
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.security.acls import hosts
 from headgate.gateway.security.acls.acls_image import AclsImage, acl_id_of, binding_of, record_of
 from headgate.protocol.acls import (
     CLUSTER_NAME,
@@ -21,6 +20,7 @@ from headgate.protocol.acls import (
 )
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from headgate.protocol.security.acls import hosts
 from headgate.protocol.steps import Steps
 
 MAX_CHANGES = 10_000

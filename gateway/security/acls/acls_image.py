@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-from headgate.gateway.security.acls.index import AclIndex
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import AccessControlEntryRecord
+from headgate.protocol.security.acls.index import AclIndex
 
 
 class AclsImage(NamedTuple):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from headgate.gateway.security.acls.acls_image import AclsImage
-from headgate.gateway.security.acls.decision import NOT_LOADED, SUPER_USER, AclDecision, AclPolicy, decide, decide_any
-from headgate.gateway.security.acls.index import AclIndex
 from headgate.protocol.acls import AclOperation, AclResource
+from headgate.protocol.security.acls.decision import NOT_LOADED, SUPER_USER, AclDecision, AclPolicy, decide, decide_any
+from headgate.protocol.security.acls.index import AclIndex
 
 MAX_REMEMBERED = 1 << 14
 """Decisions of a generation: two of them, with names of a usual length, take ten megabytes."""

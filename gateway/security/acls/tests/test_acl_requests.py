@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.security.acls.acl_requests import binding_of, filter_of
-from headgate.gateway.security.acls.tests.made import READ, acl
 from headgate.protocol.acls import AclFilter, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.messages.create_acls import AclCreation
 from headgate.protocol.messages.describe_acls import DescribeAclsRequest
+from headgate.protocol.security.acls.tests.made import READ, acl
 
 
 def test_a_creation_is_an_acl() -> None:

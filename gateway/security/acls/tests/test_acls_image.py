@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, acl_id_of, binding_of, image_of, record_of
-from headgate.gateway.security.acls.tests.made import DENY, PREFIXED, acl
+from headgate.protocol.security.acls.tests.made import DENY, PREFIXED, acl
 
 
 def test_an_acl_comes_back_from_its_record() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.security.acls import hosts
-from headgate.gateway.security.acls.decision import AclPolicy, decide, decide_any
-from headgate.gateway.security.acls.index import AclIndex
 from headgate.gateway.security.acls.tests.asked import ASKED_ADDRESSES, NETWORKS, Block, blocks
+from headgate.protocol.security.acls import hosts
+from headgate.protocol.security.acls.decision import AclPolicy, decide, decide_any
+from headgate.protocol.security.acls.index import AclIndex
 
 HERE = Path(__file__).parent
 RECORDED = (HERE / "answers_of_kafka.txt").read_text().splitlines()

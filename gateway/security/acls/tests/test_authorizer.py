@@ -7,9 +7,9 @@ import pytest
 from headgate.gateway.security.acls import authorizer as module
 from headgate.gateway.security.acls.acls_image import AclsImage, image_of
 from headgate.gateway.security.acls.authorizer import Asked, ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy, DecisionReason
-from headgate.gateway.security.acls.index import AclIndex
-from headgate.gateway.security.acls.tests.made import ALICE, PREFIXED, READ, TOPIC, Somebody, acl
+from headgate.protocol.security.acls.decision import AclPolicy, DecisionReason
+from headgate.protocol.security.acls.index import AclIndex
+from headgate.protocol.security.acls.tests.made import ALICE, PREFIXED, READ, TOPIC, Somebody, acl
 
 
 class Node:

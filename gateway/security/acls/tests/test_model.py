@@ -14,12 +14,12 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.security.acls import authorizer as authorizer_module
-from headgate.gateway.security.acls import decision as decision_module
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage
 from headgate.gateway.security.acls.authorizer import Asked, ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
-from headgate.gateway.security.acls.index import AclIndex
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
+from headgate.protocol.security.acls import decision as decision_module
+from headgate.protocol.security.acls.decision import AclPolicy
+from headgate.protocol.security.acls.index import AclIndex
 from headgate.protocol.tests.examples import share
 
 IMPLYING = {

@@ -9,9 +9,9 @@ import pytest
 from headgate.gateway.security.acls import observing
 from headgate.gateway.security.acls.acls_image import image_of
 from headgate.gateway.security.acls.authorizer import Asked, ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
-from headgate.gateway.security.acls.tests.made import ALICE, READ, TOPIC, WRITE, Somebody, acl
+from headgate.protocol.security.acls.decision import AclPolicy
+from headgate.protocol.security.acls.tests.made import ALICE, READ, TOPIC, WRITE, Somebody, acl
 
 
 class Refusing:

@@ -8,7 +8,6 @@ import pytest
 
 from headgate.gateway.security.acls.acls_image import NO_ACLS
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.zookeeper.layout.acls import (
     ACL_CHANGES_PATH,
     CHANGES_PATHS,
@@ -22,6 +21,7 @@ from headgate.gateway.zookeeper.session import Create, Delete
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType, ResourcePattern
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.security.acls.decision import AclPolicy
 
 SETTINGS = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
 TOPIC = ResourcePattern(AclResource.TOPIC, "t", PatternType.LITERAL)

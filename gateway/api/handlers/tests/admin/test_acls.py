@@ -10,7 +10,6 @@ import pytest
 from headgate.gateway.api.authorization import Authorization
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
-from headgate.gateway.security.acls.decision import AclPolicy
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.acls import AclFilter, AclOperation, AclPermission, AclResource, PatternType
@@ -19,6 +18,7 @@ from headgate.protocol.messages.create_acls import AclCreation, CreateAclsReques
 from headgate.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from headgate.protocol.messages.describe_acls import DescribeAclsRequest
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
+from headgate.protocol.security.acls.decision import AclPolicy
 
 TOPIC, GROUP, CLUSTER = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER
 READ, ANY, ALLOW, DENY = AclOperation.READ, 1, AclPermission.ALLOW, AclPermission.DENY

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.security.acls.index import AclIndex, keys
-from headgate.gateway.security.acls.tests.made import DENY, PREFIXED, TOPIC, acl
 from headgate.protocol.acls import AclBinding, AclResource
+from headgate.protocol.security.acls.index import AclIndex, keys
+from headgate.protocol.security.acls.tests.made import DENY, PREFIXED, TOPIC, acl
 
 
 def found(index: AclIndex, name: str) -> list[AclBinding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.security.acls.hosts import address_text, network_of, networks_with, problem
+from headgate.protocol.security.acls.hosts import address_text, network_of, networks_with, problem
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from headgate.gateway.security.acls.hosts import Network, address_text, network_of, networks_with
 from headgate.protocol.acls import WILDCARD, WILDCARD_PRINCIPAL, AclBinding, AclResource, PatternType
+from headgate.protocol.security.acls.hosts import Network, address_text, network_of, networks_with
 
 Bindings: TypeAlias = Mapping[AclBinding, None]
 OfPattern: TypeAlias = Mapping[tuple[str, str], Bindings]

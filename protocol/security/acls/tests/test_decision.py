@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.security.acls.decision import AclDecision, AclPolicy, DecisionReason, decide, decide_any
-from headgate.gateway.security.acls.index import AclIndex
-from headgate.gateway.security.acls.tests.made import DENY, PREFIXED, READ, TOPIC, WRITE, acl
 from headgate.protocol.acls import AclBinding, AclOperation
+from headgate.protocol.security.acls.decision import AclDecision, AclPolicy, DecisionReason, decide, decide_any
+from headgate.protocol.security.acls.index import AclIndex
+from headgate.protocol.security.acls.tests.made import DENY, PREFIXED, READ, TOPIC, WRITE, acl
 
 NO_POLICY = AclPolicy()
 

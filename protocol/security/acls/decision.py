@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from headgate.gateway.security.acls.index import AclIndex, keys
 from headgate.protocol.acls import WILDCARD, AclBinding, AclOperation, AclPermission, AclResource, PatternType
+from headgate.protocol.security.acls.index import AclIndex, keys
 
 
 class DecisionReason(Enum):

@@ -1,0 +1,1 @@
+"""ACLs on both sides: the index of rules, the hosts of rules, and the decision with the rule that decides."""
