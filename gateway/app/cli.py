@@ -37,6 +37,8 @@ COMMANDS = {
     "groups": Command(
         "headgate.tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
     ),
+    "acls": Command("headgate.tools.acls.command:main", "access rules: list, add, remove, and the rule that decides"),
+    "quotas": Command("headgate.tools.quotas:main", "quotas of users, client ids and addresses: list, set, remove"),
     "txn": Command("headgate.tools.txn.command:main", "transactions: list, describe, find hanging ones, abort one"),
     "log": Command(
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"

@@ -1,0 +1,176 @@
+"""One function for each command of `headgate acls` that reads or changes rules."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from headgate.protocol.acls import AclBinding, AclFilter, AclOperation, AclPermission, AclResource, PatternType
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from headgate.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from headgate.protocol.messages.describe_acls import DescribeAclsRequest
+from headgate.protocol.schema import Message
+from headgate.tools.acls.options import check_possible, filters_of, rules_of
+from headgate.tools.acls.rows import read_file, row_of, sort_key
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster
+from headgate.tools.output import CommandResult, UsageError
+
+T = TypeVar("T")
+
+ALL_RULES = AclFilter(AclResource.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, AclPermission.ANY)
+_WITH_PATTERNS, _NEWEST = 1, 3
+_RULES_AT_ONCE = 1000
+"""Of one request: a broker checks and stores the rules of a request as one change."""
+
+MESSAGES: dict[int, str] = {
+    ErrorCode.SECURITY_DISABLED: "the broker has no authorizer that keeps ACLs: set authorizer.class.name there, see"
+    " docs/security.md",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this principal may not do this: log in as one of super.users, or be"
+    " allowed to Describe (to read) or Alter (to change) the cluster",
+}
+
+
+def failure_of(row: Any) -> Failure:
+    """The failure of a response or a row with `error_code` and `error_message`."""
+    return Failure.of(row.error_code, MESSAGES.get(row.error_code, row.error_message))
+
+
+def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """The rules that the filters mean."""
+    found = {binding for wanted in filters_of(options) for binding in describe(cluster, wanted)}
+    return CommandResult([row_of(binding) for binding in sorted(found, key=sort_key)])
+
+
+def run_add(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """Add rules; those that are there already stay."""
+    wanted = dict.fromkeys([*rules_of(options), *_of_file(options.file)])
+    known = set(describe(cluster, ALL_RULES))
+    new = [binding for binding in wanted if binding not in known]
+    failures = {} if options.dry_run else _create(cluster, new)
+    done = "would_be_added" if options.dry_run else "added"
+    rows = [{**row_of(binding), done: binding not in known} for binding in wanted if binding not in failures]
+    sentences = [f"{binding} was not added: {why}" for binding, why in failures.items()]
+    return CommandResult(rows, sentences)
+
+
+def _of_file(path: str | None) -> list[AclBinding]:
+    """Raises UsageError."""
+    bindings = [] if path is None else read_file(path)
+    for binding in bindings:
+        check_possible(binding.resource_type, binding.operation)
+    return bindings
+
+
+def run_remove(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """Remove the rules that the filters mean, or those of a file."""
+    if options.file:
+        filters = [_exactly(binding) for binding in read_file(options.file)]
+    else:
+        filters = filters_of(options)
+        if ALL_RULES in filters and not options.all:
+            raise UsageError("name the rules: by --topic, --principal, ...; --all removes every rule of the cluster")
+    if options.dry_run:
+        found = {binding for wanted in filters for binding in describe(cluster, wanted)}
+        return CommandResult([{**row_of(binding), "would_be_removed": True} for binding in sorted(found, key=sort_key)])
+    removed, failures = _delete(cluster, filters)
+    return CommandResult([{**row_of(each), "removed": True} for each in sorted(removed, key=sort_key)], failures)
+
+
+def _exactly(binding: AclBinding) -> AclFilter:
+    """The filter of one rule."""
+    return AclFilter(*binding)
+
+
+# ---------------------------------------------------------------------------------------------------------------- wire
+
+
+def describe(cluster: Cluster, wanted: AclFilter) -> list[AclBinding]:
+    """The rules that a filter means. Raises ClientError."""
+
+    def ask(client: Client) -> list[AclBinding] | Failure:
+        response = _ask(client, DescribeAclsRequest(*wanted))
+        if response.error_code:
+            return failure_of(response)
+        return [
+            AclBinding(
+                AclResource(resource.resource_type),
+                resource.resource_name,
+                PatternType(resource.pattern_type),
+                acl.principal,
+                acl.host,
+                AclOperation(acl.operation),
+                AclPermission(acl.permission_type),
+            )
+            for resource in response.resources
+            for acl in resource.acls
+        ]
+
+    return _asked(cluster, "ACLs", ask)
+
+
+def _create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding, str]:
+    """Add rules. Returns the reasons of those that were refused. Raises ClientError."""
+    failures: dict[AclBinding, str] = {}
+    for part in _parts(bindings):
+
+        def ask(client: Client, part: Sequence[AclBinding] = part) -> dict[AclBinding, str] | Failure:
+            request = CreateAclsRequest(creations=[AclCreation(*binding) for binding in part])
+            results = _ask(client, request).results
+            return {
+                binding: failure_of(result).text
+                for binding, result in zip(part, results, strict=True)
+                if result.error_code
+            }
+
+        failures.update(_asked(cluster, "new ACLs", ask))
+    return failures
+
+
+def _delete(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[set[AclBinding], list[str]]:
+    """Remove what the filters mean. Returns the removed rules, and sentences about the others. Raises ClientError."""
+    removed, failures = set[AclBinding](), list[str]()
+
+    def ask(client: Client) -> bool:
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted) for wanted in filters])
+        for result in _ask(client, request).filter_results:
+            if result.error_code:
+                failures.append(f"nothing was removed: {failure_of(result).text}")
+            for acl in result.matching_acls:
+                binding = AclBinding(
+                    AclResource(acl.resource_type),
+                    acl.resource_name,
+                    PatternType(acl.pattern_type),
+                    acl.principal,
+                    acl.host,
+                    AclOperation(acl.operation),
+                    AclPermission(acl.permission_type),
+                )
+                if acl.error_code:
+                    failures.append(f"{binding} was not removed: {failure_of(acl).text}")
+                else:
+                    removed.add(binding)
+        return True
+
+    _asked(cluster, "the removal of ACLs", ask)
+    return removed, [*dict.fromkeys(failures)]
+
+
+def _ask(client: Client, request: Message) -> Any:
+    """The answer, in a version that knows patterns of resource names (KIP-290). Raises ClientError."""
+    return client.ask(request, client.version(type(request), _NEWEST, _WITH_PATTERNS))
+
+
+def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> T:
+    """The answer of any broker. Raises ClientError."""
+    found, failed = cluster.ask_any(key, ask)
+    for failure in failed.values():
+        raise ClientError(failure.text)
+    return found[key]
+
+
+def _parts(bindings: Sequence[AclBinding]) -> Iterator[Sequence[AclBinding]]:
+    return (bindings[at : at + _RULES_AT_ONCE] for at in range(0, len(bindings), _RULES_AT_ONCE))

@@ -1,0 +1,62 @@
+"""`headgate acls`: options, output, exit codes.
+
+Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success; 1 at least one failure; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+
+from headgate.protocol.acls import PatternType
+from headgate.tools.acls import actions, options, why
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
+from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, print_result
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `headgate acls <arguments>`; return the exit code."""
+    given = _parser().parse_args(arguments)
+    try:
+        with Cluster(given.bootstrap_server, timeout_s=given.timeout) as cluster:
+            result: CommandResult = given.run(cluster, given)
+    except (ClientError, UsageError) as error:
+        result = CommandResult(failures=[str(error)])
+    return print_result("acls", result, given, _table)
+
+
+def _table(rows: Sequence[Row]) -> Iterable[str]:
+    return why.sentences(rows) if rows and "reason" in rows[0] else format_table(rows)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headgate acls", description="Access rules; docs/security.md has examples.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(required=True, metavar="list|add|remove|why")
+    common = common_options()
+
+    def add(
+        name: str, summary: str, run: Callable[[Cluster, argparse.Namespace], CommandResult]
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, parents=[common], help=summary, description=summary)
+        command.set_defaults(run=run)
+        return command
+
+    shown = add("list", "rules, all of them or those of resources and principals", actions.run_list)
+    options.add_filter_options(shown, default_pattern=PatternType.MATCH.name.lower())
+    added = add("add", "new rules", actions.run_add)
+    options.add_rule_options(added)
+    added.add_argument("--dry-run", action="store_true", help="only show what would be added")
+    removed = add("remove", "remove rules", actions.run_remove)
+    options.add_filter_options(removed, default_pattern=PatternType.LITERAL.name.lower())
+    removed.add_argument("--file", metavar="file", help="exactly the rules of `list --json`; - for standard input")
+    removed.add_argument("--all", action="store_true", help="every rule of the cluster")
+    removed.add_argument("--dry-run", action="store_true", help="only show what would be removed")
+    asked = add("why", "whether a principal may do an operation, and the rule that decides", why.run_why)
+    asked.add_argument("--principal", required=True, type=options.principal, metavar="User:name")
+    asked.add_argument("--operation", required=True, type=options.operation, metavar="name")
+    asked.add_argument("--host", default="", metavar="address", help="of the client")
+    options.add_resource_options(asked, patterns=("literal",), default="literal")
+    return parser

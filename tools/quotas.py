@@ -1,0 +1,226 @@
+"""`headgate quotas`: quotas of users, client ids and addresses, of Headgate or of any Kafka broker since 2.6.
+
+Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success; 1 failure; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from headgate.protocol.client.failure import Failure
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
+from headgate.protocol.messages.describe_client_quotas import (
+    DEFAULT,
+    EXACT,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    EntityData,
+)
+from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.cluster import Cluster
+from headgate.tools.output import CommandResult, UsageError, common_options, format_table, print_result
+
+T = TypeVar("T")
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+DEFAULT_NAME = "<default>"
+"""Stands in output for the default of a type; as in Kafka's tools."""
+
+CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+IP_QUOTAS = ("connection_creation_rate",)
+
+_MESSAGES: dict[int, str] = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this principal may not do this: log in as one of super.users, or be"
+    " allowed to DescribeConfigs (to read) or AlterConfigs (to change) on the cluster",
+}
+
+
+class Entity(NamedTuple):
+    """The owner of quotas: names by type, sorted by type; None is the default of the type."""
+
+    names: tuple[tuple[str, str | None], ...]
+
+    def __str__(self) -> str:
+        return " of ".join(f"{kind} {DEFAULT_NAME if name is None else repr(name)}" for kind, name in self.names)
+
+    @property
+    def quotas(self) -> tuple[str, ...]:
+        """The quotas that exist for the entity."""
+        return IP_QUOTAS if any(kind == IP for kind, _ in self.names) else CLIENT_QUOTAS
+
+    def row(self) -> dict[str, Any]:
+        """The entity as the first columns of a row."""
+        shown = {kind: DEFAULT_NAME if name is None else name for kind, name in self.names}
+        return {"user": shown.get(USER), "client_id": shown.get(CLIENT_ID), "ip": shown.get(IP)}
+
+
+Quotas = dict[Entity, dict[str, float]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `headgate quotas <arguments>`; return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
+            result: CommandResult = options.run(cluster, options)
+    except (ClientError, UsageError) as error:
+        result = CommandResult(failures=[str(error)])
+    return print_result("quotas", result, options, format_table)
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = common_options()
+    owners = argparse.ArgumentParser(add_help=False)
+    for option, example in (("user", "alice"), ("client-id", "billing"), ("ip", "10.0.0.1")):
+        group = owners.add_mutually_exclusive_group()
+        group.add_argument(f"--{option}", metavar=example)
+        group.add_argument(f"--{option}-default", action="store_true", help="each that has none of its own")
+    parser = argparse.ArgumentParser(
+        prog="headgate quotas", description="Quotas of clients; docs/quotas.md says what they bound."
+    )
+    commands = parser.add_subparsers(required=True, metavar="list|set|remove")
+
+    def add(
+        name: str, summary: str, run: Callable[[Cluster, argparse.Namespace], CommandResult]
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, parents=[common, owners], help=summary, description=summary)
+        command.set_defaults(run=run)
+        return command
+
+    add("list", "all quotas, or those of users, client ids and addresses", run_list)
+    changed = add("set", "quotas of a user, a client id, both, or an address", run_set)
+    changed.add_argument("quotas", nargs="+", type=_quota, metavar="name=number", help=", ".join(CLIENT_QUOTAS))
+    removed = add("remove", "remove quotas", run_remove)
+    removed.add_argument("quotas", nargs="*", metavar="name", help="default: all of this user, client id or address")
+    for command in (changed, removed):
+        command.add_argument("--dry-run", action="store_true", help="only show what would change")
+    return parser
+
+
+def _quota(text: str) -> tuple[str, float]:
+    name, equals, number = text.partition("=")
+    try:
+        value = float(number) if number.isascii() else math.nan
+    except ValueError:
+        value = math.nan
+    if not name or not equals or not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no quota; write a name and a number: producer_byte_rate=1048576")
+    return name, value
+
+
+# ------------------------------------------------------------------------------------------------------------ commands
+
+
+def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """The quotas of all entities that have the named parts."""
+    quotas = _describe(cluster, _entity(options), is_strict=False)
+    keys = [key for key in (*CLIENT_QUOTAS, *IP_QUOTAS) if any(key in values for values in quotas.values())]
+    other = sorted({key for values in quotas.values() for key in values} - set(keys))
+    rows = [
+        {**entity.row(), **{key: _number(values.get(key)) for key in (*keys, *other)}}
+        for entity, values in sorted(quotas.items(), key=lambda item: str(item[0]))
+    ]
+    return CommandResult(rows)
+
+
+def run_set(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """Set quotas of one entity."""
+    return _change(cluster, _named(options), dict(options.quotas), is_dry_run=options.dry_run)
+
+
+def run_remove(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """Remove quotas of one entity."""
+    entity = _named(options)
+    known = _describe(cluster, entity, is_strict=True).get(entity, {})
+    missing = [key for key in options.quotas if key not in known]
+    if missing:
+        raise UsageError(f"{entity} has no quota {missing[0]}; `headgate quotas list` shows all")
+    if not known:
+        raise UsageError(f"{entity} has no quota; `headgate quotas list` shows all")
+    return _change(cluster, entity, dict.fromkeys(options.quotas or known), is_dry_run=options.dry_run)
+
+
+def _change(
+    cluster: Cluster, entity: Entity, changes: Mapping[str, float | None], *, is_dry_run: bool
+) -> CommandResult:
+    """Set and remove quotas; the broker checks a dry run too. Raises UsageError, ClientError."""
+    for key in changes:
+        if key not in entity.quotas:
+            raise UsageError(f"{entity} has no quota {key!r}; there are {', '.join(entity.quotas)}")
+    before = _describe(cluster, entity, is_strict=True).get(entity, {})
+    ops = [OpData(key, value or 0.0, value is None) for key, value in changes.items()]
+    entry = EntryData([EntityData(kind, name) for kind, name in entity.names], ops)
+
+    def ask(client: Client) -> bool | Failure:
+        [row] = client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=is_dry_run)).entries
+        return _failure(row) if row.error_code else True
+
+    _asked(cluster, str(entity), ask)
+    rows = [
+        {**entity.row(), "quota": key, "before": _number(before.get(key)), "after": _number(value)}
+        for key, value in changes.items()
+    ]
+    notes = ["this was a dry run, nothing is changed; without --dry-run it is"] if is_dry_run else []
+    return CommandResult(rows, notes=notes)
+
+
+def _number(value: float | None) -> float | None:
+    """The value without `.0`, which no user has written."""
+    return int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value
+
+
+# ---------------------------------------------------------------------------------------------------------------- wire
+
+
+def _entity(options: argparse.Namespace) -> Entity:
+    """The entity of the options; empty without any."""
+    names: dict[str, str | None] = {}
+    for kind, attribute in ((CLIENT_ID, "client_id"), (IP, "ip"), (USER, "user")):
+        name = getattr(options, attribute)
+        if name is not None or getattr(options, f"{attribute}_default"):
+            names[kind] = name
+    return Entity(tuple(names.items()))
+
+
+def _named(options: argparse.Namespace) -> Entity:
+    """The one entity whose quotas change. Raises UsageError."""
+    entity = _entity(options)
+    if not entity.names:
+        raise UsageError("name the owner of the quotas: --user, --client-id, both, or --ip")
+    if len(entity.names) > 1 and any(kind == IP for kind, _ in entity.names):
+        raise UsageError("an address has its quotas alone: leave --user and --client-id out")
+    return entity
+
+
+def _describe(cluster: Cluster, entity: Entity, *, is_strict: bool) -> Quotas:
+    """The quotas of the entities with these names; `is_strict`: of this entity alone. Raises ClientError."""
+    components = [ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in entity.names]
+
+    def ask(client: Client) -> Quotas | Failure:
+        response = client.ask(DescribeClientQuotasRequest(components=components, strict=is_strict))
+        if response.error_code:
+            return _failure(response)
+        return {
+            Entity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
+                value.key: value.value for value in entry.values
+            }
+            for entry in response.entries or ()
+        }
+
+    return _asked(cluster, "quotas", ask)
+
+
+def _failure(row: Any) -> Failure:
+    return Failure.of(row.error_code, _MESSAGES.get(row.error_code, row.error_message))
+
+
+def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> T:
+    """The answer of any broker. Raises ClientError."""
+    found, failed = cluster.ask_any(key, ask)
+    for failure in failed.values():
+        raise ClientError(f"{key}: {failure.text}")
+    return found[key]
