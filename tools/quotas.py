@@ -58,7 +58,7 @@ class Entity(NamedTuple):
         return {"user": shown.get(USER), "client_id": shown.get(CLIENT_ID), "ip": shown.get(IP)}
 
 
-Quotas = dict[Entity, dict[str, float]]
+EntityQuotas = dict[Entity, dict[str, float]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -196,11 +196,11 @@ def _named(options: argparse.Namespace) -> Entity:
     return entity
 
 
-def _describe(cluster: Cluster, entity: Entity, *, is_strict: bool) -> Quotas:
+def _describe(cluster: Cluster, entity: Entity, *, is_strict: bool) -> EntityQuotas:
     """The quotas of the entities with these names; `is_strict`: of this entity alone. Raises ClientError."""
     components = [ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in entity.names]
 
-    def ask(client: Client) -> Quotas | Failure:
+    def ask(client: Client) -> EntityQuotas | Failure:
         response = client.ask(DescribeClientQuotasRequest(components=components, strict=is_strict))
         if response.error_code:
             return _failure(response)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 ALL_RULES = AclFilter(AclResource.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, AclPermission.ANY)
 _WITH_PATTERNS, _NEWEST = 1, 3
-_RULES_AT_ONCE = 1000
+RULES_AT_ONCE = 1000
 """Of one request: a broker checks and stores the rules of a request as one change."""
 
 MESSAGES: dict[int, str] = {
@@ -173,4 +173,4 @@ def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> 
 
 
 def _parts(bindings: Sequence[AclBinding]) -> Iterator[Sequence[AclBinding]]:
-    return (bindings[at : at + _RULES_AT_ONCE] for at in range(0, len(bindings), _RULES_AT_ONCE))
+    return (bindings[at : at + RULES_AT_ONCE] for at in range(0, len(bindings), RULES_AT_ONCE))

@@ -26,11 +26,11 @@ CLASS_NAME, SUPER_USERS = "authorizer.class.name", "super.users"
 ALLOW_EVERYONE, MODE = "allow.everyone.if.no.acl.found", "headgate.authorizer.mode"
 _SETTINGS = (CLASS_NAME, SUPER_USERS, ALLOW_EVERYONE, MODE)
 
-Settings = Mapping[str, str | None]
+AuthorizerSettings = Mapping[str, str | None]
 """The settings of an authorizer by name; None for one that the broker hides."""
 
 
-class Question(NamedTuple):
+class AccessQuestion(NamedTuple):
     """Whether a principal may do an operation on a resource. `host`: an address; empty for any without own rules."""
 
     principal: str
@@ -54,27 +54,27 @@ def run_why(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     policy = policy_of(settings)
     rows, cures = list[Row](), list[str]()
     for pattern in patterns:
-        question = Question(options.principal, options.operation, pattern, options.host)
+        question = AccessQuestion(options.principal, options.operation, pattern, options.host)
         decision = _decide(index, policy, question)
         rows.append(_row(question, decision))
         cures += [*_cure(question, decision), *_host_note(question, bindings)]
     return CommandResult(rows, notes=[*notes, *dict.fromkeys(cures)])
 
 
-def policy_of(settings: Settings) -> AclPolicy:
+def policy_of(settings: AuthorizerSettings) -> AclPolicy:
     """The policy of an authorizer with these settings."""
     users = (user.strip() for user in (settings.get(SUPER_USERS) or "").split(";"))
     is_open = (settings.get(ALLOW_EVERYONE) or "").strip().lower() == "true"
     return AclPolicy(frozenset(user for user in users if user), is_open)
 
 
-def _decide(index: AclIndex, policy: AclPolicy, question: Question) -> AclDecision:
+def _decide(index: AclIndex, policy: AclPolicy, question: AccessQuestion) -> AclDecision:
     resource = question.resource
     hosts = index.hosts_of(question.host)
     return decide(index, policy, question.principal, hosts, question.operation, resource.resource_type, resource.name)
 
 
-def _row(question: Question, decision: AclDecision) -> Row:
+def _row(question: AccessQuestion, decision: AclDecision) -> Row:
     binding = decision.binding
     implied = binding is not None and binding.operation not in (question.operation, AclOperation.ALL)
     return {
@@ -110,7 +110,7 @@ def _acl_text(acl: Mapping[str, str]) -> str:
     return f"{acl['permission']} {acl['operation']} on {pattern} to {acl['principal']} from {acl['host']}"
 
 
-def _cure(question: Question, decision: AclDecision) -> Iterable[str]:
+def _cure(question: AccessQuestion, decision: AclDecision) -> Iterable[str]:
     """The command that would allow the operation."""
     if decision.is_allowed:
         return []
@@ -122,7 +122,7 @@ def _cure(question: Question, decision: AclDecision) -> Iterable[str]:
     return [f"`{command_lines([wanted])[0]}` allows it"]
 
 
-def _host_note(question: Question, bindings: Iterable[AclBinding]) -> list[str]:
+def _host_note(question: AccessQuestion, bindings: Iterable[AclBinding]) -> list[str]:
     """A note if rules for single hosts may decide otherwise."""
     if question.host:
         return []
@@ -137,14 +137,14 @@ def _host_note(question: Question, bindings: Iterable[AclBinding]) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- settings
 
 
-def _settings(cluster: Cluster) -> tuple[Settings, list[str]]:
-    """The settings of the first broker that tells them, and notes. Raises ClientError."""
+def _settings(cluster: Cluster) -> tuple[AuthorizerSettings, list[str]]:
+    """The settings of the first broker that shows them, and notes. Raises ClientError."""
 
     def ask(client: Client, nodes: Sequence[int]) -> list[tuple[int, dict[str, str | None] | Failure]]:
         return [(node, _settings_of(client, node)) for node in nodes]
 
     found, failed = cluster.ask_all_brokers(ask)
-    notes = [f"broker {node} does not tell its settings: {failure.text}" for node, failure in failed.items()]
+    notes = [f"broker {node} does not show its settings: {failure.text}" for node, failure in failed.items()]
     if not found:
         return {}, notes
     node, settings = min(found.items())

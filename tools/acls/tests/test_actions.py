@@ -79,11 +79,11 @@ def test_a_refused_rule_is_named(run: Run, broker: AclBroker) -> None:
 
 
 def test_many_rules_go_in_several_requests(run: Run, broker: AclBroker, tmp_path: Path, monkeypatch: object) -> None:
-    names = [f"t{number}" for number in range(actions._RULES_AT_ONCE + 1)]
+    names = [f"t{number}" for number in range(actions.RULES_AT_ONCE + 1)]
     arguments = [argument for name in names for argument in ("--topic", name)]
     assert run("add", "--principal", "User:alice", *arguments).code == 0
     sizes = [len(request.creations) for request in broker.asked if isinstance(request, CreateAclsRequest)]
-    assert sizes == [actions._RULES_AT_ONCE, 1]
+    assert sizes == [actions.RULES_AT_ONCE, 1]
 
 
 def test_rules_of_a_list_are_added_and_removed_again(run: Run, broker: AclBroker, tmp_path: Path) -> None:
