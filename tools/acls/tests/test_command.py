@@ -13,8 +13,8 @@ from headgate.tools.tests.command_output import Run
 def test_a_table_has_a_line_for_each_rule(run: Run, broker: AclBroker) -> None:
     broker.acls = dict.fromkeys([acl()])
     assert [line.split() for line in run("list", "--table").out.splitlines()] == [
-        "PRINCIPAL PERMISSION OPERATION RESOURCE TYPE RESOURCE NAME PATTERN TYPE HOST".split(),
-        "User:alice ALLOW READ TOPIC orders LITERAL *".split(),
+        ["PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "TYPE", "RESOURCE", "NAME", "PATTERN", "TYPE", "HOST"],
+        ["User:alice", "ALLOW", "READ", "TOPIC", "orders", "LITERAL", "*"],
     ]
 
 
