@@ -19,18 +19,11 @@ from typing import Final, Protocol
 
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, SaslComputation
 from headgate.gateway.security.sasl.kerberos_names import NoShortName, ShortNamer
+from headgate.protocol.security.sasl.gssapi_library import GssError
 
 NO_LAYER: Final = 1
 _OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
 _OFFER_BYTES: Final = len(_OFFER)
-
-
-class GssError(Exception):
-    """A step of Kerberos failed. `is_retriable`: a new token of the same client may be accepted."""
-
-    def __init__(self, reason: str, *, is_retriable: bool = False) -> None:
-        super().__init__(reason)
-        self.is_retriable = is_retriable
 
 
 class GssContext(Protocol):

@@ -18,13 +18,14 @@ SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 LOGIN_MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE, KERBEROS_MODULE)
-_MODULES_OF_MECHANISMS: Final = {
+MODULES_OF_MECHANISMS: Final = {
     "PLAIN": PLAIN_MODULE,
     "SCRAM-SHA-256": SCRAM_MODULE,
     "SCRAM-SHA-512": SCRAM_MODULE,
     "OAUTHBEARER": OAUTHBEARER_MODULE,
     "GSSAPI": KERBEROS_MODULE,
 }
+"""The login module of each mechanism."""
 _CONTROL_FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 _USER_PREFIX: Final = "user_"
 _OPTIONS: Final = frozenset(
@@ -39,6 +40,8 @@ _OPTIONS: Final = frozenset(
         "serviceName",
         "doNotPrompt",
         "useTicketCache",
+        "ticketCache",
+        "token",
     ]
 )
 MAX_LINE_LENGTH: Final = 1 << 20
@@ -98,7 +101,7 @@ def parse(line: str) -> JaasEntry:
 def parse_for(mechanism: str, line: str) -> JaasEntry:
     """The login module of a line for a mechanism. Raises InvalidJaasConfig, also for a class of another mechanism."""
     entry = parse(line)
-    wanted = _MODULES_OF_MECHANISMS.get(mechanism)
+    wanted = MODULES_OF_MECHANISMS.get(mechanism)
     if entry.login_module not in LOGIN_MODULES:
         known = ", ".join(LOGIN_MODULES)
         raise InvalidJaasConfig(f"the login module {entry.login_module} is not supported; these are: {known}")

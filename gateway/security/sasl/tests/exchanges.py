@@ -28,7 +28,7 @@ from headgate.gateway.security.sasl.server_exchange import (
 from headgate.gateway.security.sasl.tests import sasl_scenario as scenario
 from headgate.gateway.security.sasl.tests.sasl_scenario import Answer
 from headgate.protocol import compiler
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.header import read_request_header, write_response_header
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
@@ -134,7 +134,10 @@ class Connected:
             return self.answer(self.exchange.refuse_size(size))
         frame = memoryview(bytearray(data[4:]))
         if not self.exchange.takes(frame):
-            return Answer(dispatched(frame), False, False)
+            try:
+                return Answer(dispatched(frame), False, False)
+            except MalformedRequest:
+                return Answer(None, True, False)
         answer = self.answer(self.exchange.receive(frame))
         frame[:] = bytes(len(frame))  # the driver uses the buffer again
         return answer

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge
-from headgate.gateway.security.sasl.gssapi import GssapiExchange, GssError
+from headgate.gateway.security.sasl.gssapi import GssapiExchange
 from headgate.gateway.security.sasl.kerberos_names import ShortNamer
+from headgate.protocol.security.sasl.gssapi_library import GssError
 
 RULES = ShortNamer.parse(["DEFAULT"], "REALM")
 WRAPPED = b"wrapped:"

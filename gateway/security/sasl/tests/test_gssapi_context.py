@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.security.sasl import gssapi_context
-from headgate.gateway.security.sasl.gssapi import GssError
 from headgate.gateway.security.sasl.tests.test_gssapi import WRAPPED
+from headgate.protocol.security.sasl.gssapi_library import GssError
 from headgate.protocol.security.sasl.jaas import InvalidJaasConfig
 
 LINE = {"useKeyTab": "true", "keyTab": "/k", "principal": "kafka/h@R"}
