@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.protocol.client.connection import ClientConnection, Exchange
 from headgate.protocol.security import client_properties as names
-from headgate.protocol.security.client_seams import ClientSeams, system
 from headgate.protocol.security.sasl import login
 from headgate.protocol.security.sasl.client_login import ClientLogin, InvalidLogin, make_login
+from headgate.protocol.security.sasl.client_seams import ClientSeams, system
 from headgate.protocol.security.sasl.client_tokens import ClientTokens
-from headgate.protocol.security.sasl.login import Session
+from headgate.protocol.security.sasl.login import LoginSession
 from headgate.protocol.security.secret import Secret
 from headgate.protocol.security.tls.settings import TlsSettings, of_texts
 
@@ -118,7 +118,7 @@ class ClientSecurity:
         assert self._login is not None, "the protocol has no login"
         return self._login.begin(host)
 
-    def log_in(self, peer: ClientConnection, host: str) -> Exchange[Session]:
+    def log_in(self, peer: ClientConnection, host: str) -> Exchange[LoginSession]:
         """Log in, or renew the session, on a connection whose versions are known. Raises LoginFailed."""
         return (yield from login.log_in(peer, self.mechanism, self.begin_login(host)))
 

@@ -31,7 +31,7 @@ def acceptor(options: Mapping[str, str]) -> Callable[[], GssContext]:
     return lambda: LibraryContext(library, lambda: _new_context(library, path, principal))
 
 
-def _new_context(library: Any, key_table: str, principal: str) -> Any:
+def _new_context(library: Any, key_table: str, principal: str) -> object:
     kerberos = library.NameType.kerberos_principal
     return library.SecurityContext(
         creds=library.Credentials(

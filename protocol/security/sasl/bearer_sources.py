@@ -43,7 +43,7 @@ class TokenRequest(NamedTuple):
         return f"TokenRequest({self.url})"
 
 
-class SourceParts(NamedTuple):
+class TokenSourceParts(NamedTuple):
     """What sources need of the system: `read` a file, `post` a request for a token, the wall clock.
 
     `read` raises OSError; `post` returns a JSON object, and raises LoginFailed.
@@ -58,7 +58,7 @@ class InvalidSource(ValueError):
     """Settings name no source of tokens, or several. The text has no secret."""
 
 
-def source_of(options: Mapping[str, str], settings: Mapping[str, str], parts: SourceParts) -> BearerSource:
+def source_of(options: Mapping[str, str], settings: Mapping[str, str], parts: TokenSourceParts) -> BearerSource:
     """The source that JAAS options and the settings `sasl.oauthbearer.*` name. Raises InvalidSource."""
     url = settings.get(_URL, "")
     is_unsecured = any(name.startswith(_PREFIX) for name in options)
@@ -141,7 +141,7 @@ def _unsecured(claims: Mapping[str, Any], now_s: int) -> Secret:
 class _ClientCredentials:
     """Asks a server for a token, and keeps the token for most of its life."""
 
-    def __init__(self, request: TokenRequest, parts: SourceParts) -> None:
+    def __init__(self, request: TokenRequest, parts: TokenSourceParts) -> None:
         self._request = request
         self._parts = parts
         self._token: Secret | None = None

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate.protocol.security.client_properties import JAAS_CONFIG, MECHANISM, SERVICE_NAME
-from headgate.protocol.security.client_seams import ClientSeams
 from headgate.protocol.security.sasl import jaas
-from headgate.protocol.security.sasl.bearer_sources import InvalidSource, SourceParts, source_of
+from headgate.protocol.security.sasl.bearer_sources import InvalidSource, TokenSourceParts, source_of
+from headgate.protocol.security.sasl.client_seams import ClientSeams
 from headgate.protocol.security.sasl.client_tokens import ClientTokens, SaltedPasswords, bearer, plain, scram
 from headgate.protocol.security.sasl.jaas import MODULES_OF_MECHANISMS, InvalidJaasConfig, JaasEntry
 from headgate.protocol.security.sasl.scram_keys import SCRAM_MECHANISMS, ScramMechanism
@@ -62,7 +62,7 @@ def _begin(
     if mechanism == "GSSAPI":
         return _kerberos(entry, settings)
     if mechanism == "OAUTHBEARER":
-        parts = SourceParts(seams.files.read, seams.post, seams.now_ms)
+        parts = TokenSourceParts(seams.files.read, seams.post, seams.now_ms)
         source, extensions = source_of(entry.options, settings, parts), _extensions(entry)
         return lambda _host: bearer(source(), extensions)
     user, password = _text(entry, "username"), Secret(_text(entry, "password"))

@@ -37,7 +37,7 @@ def load() -> Any:
 class LibraryContext:
     """A security context of the library. Every call may raise GssError, and take long."""
 
-    def __init__(self, library: Any, make: Callable[[], Any]) -> None:
+    def __init__(self, library: Any, make: Callable[[], object]) -> None:
         self._errors = library.exceptions.GSSError
         self._context: Any = self._called(make)
 

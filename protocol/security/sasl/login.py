@@ -22,7 +22,7 @@ _MAX_TOKENS: Final = 32
 _RENEWAL_PERCENT: Final = 85
 
 
-class Session(NamedTuple):
+class LoginSession(NamedTuple):
     """The session that a login has begun. `lifetime_ms`: 0 without an end."""
 
     lifetime_ms: int
@@ -33,7 +33,7 @@ class Session(NamedTuple):
         return self.lifetime_ms * _RENEWAL_PERCENT // 100 if self.lifetime_ms > 0 else None
 
 
-def log_in(peer: ClientConnection, mechanism: str, tokens: ClientTokens) -> Exchange[Session]:
+def log_in(peer: ClientConnection, mechanism: str, tokens: ClientTokens) -> Exchange[LoginSession]:
     """Log in on a connection whose versions are known. Raises LoginFailed; the connection must close then."""
     version = _authenticate_version(peer)
     _check_handshake(mechanism, (yield SaslHandshakeRequest(mechanism), _HANDSHAKE))
@@ -44,7 +44,7 @@ def log_in(peer: ClientConnection, mechanism: str, tokens: ClientTokens) -> Exch
         try:
             token = tokens.send(challenge)
         except StopIteration:
-            return Session(answer.session_lifetime_ms)
+            return LoginSession(answer.session_lifetime_ms)
     raise LoginFailed(f"the login by {mechanism} does not end")
 
 

@@ -10,10 +10,10 @@ from headgate.gateway.security.sasl.tests import sasl_scenario as scenario
 from headgate.gateway.security.sasl.tests.exchanges import Connected, FakeClock, listener
 from headgate.protocol.client.connection import ClientConnection, Exchange
 from headgate.protocol.schema import Versions
-from headgate.protocol.security.client_seams import system
 from headgate.protocol.security.client_security import ClientSecurity
+from headgate.protocol.security.sasl.client_seams import system
 from headgate.protocol.security.sasl.client_tokens import LoginFailed
-from headgate.protocol.security.sasl.login import Session
+from headgate.protocol.security.sasl.login import LoginSession
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MODULES = "org.apache.kafka.common.security"
@@ -40,7 +40,7 @@ class LoginClient:
         self.peer = ClientConnection()
         self.peer.served_versions = {17: Versions(0, 1), 36: Versions(0, 2)}
 
-    def run(self, exchange: Exchange[Session]) -> Session:
+    def run(self, exchange: Exchange[LoginSession]) -> LoginSession:
         answer: Any = None
         try:
             while True:
@@ -49,7 +49,7 @@ class LoginClient:
                 assert reply is not None, "the broker closes the connection"
                 ((_, answer),) = self.peer.receive(reply)
         except StopIteration as end:
-            session: Session = end.value
+            session: LoginSession = end.value
             return session
 
 
@@ -80,11 +80,11 @@ def test_a_wrong_password_gets_the_brokers_sentence(mechanism: str) -> None:
 
 def test_a_mechanism_that_is_not_offered_is_named() -> None:
     clock = FakeClock()
-    client = LoginClient(clock)
-    security = security_of("PLAIN", clock)
-    del client.server.exchange._listener.mechanisms["PLAIN"]  # type: ignore[attr-defined]
+    client, whole = LoginClient(clock), listener(clock)
+    offered = {name: begin for name, begin in whole.mechanisms.items() if name != "PLAIN"}
+    client.server = Connected(whole._replace(mechanisms=offered), clock)
     with pytest.raises(LoginFailed, match="the broker offers OAUTHBEARER, SCRAM-SHA-256, SCRAM-SHA-512, not PLAIN"):
-        client.run(security.log_in(client.peer, "host"))
+        client.run(security_of("PLAIN", clock).log_in(client.peer, "host"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

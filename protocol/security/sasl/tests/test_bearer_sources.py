@@ -11,8 +11,8 @@ import pytest
 from headgate.protocol.security.sasl.bearer_sources import (
     MAX_TOKEN_LENGTH,
     InvalidSource,
-    SourceParts,
     TokenRequest,
+    TokenSourceParts,
     source_of,
 )
 from headgate.protocol.security.sasl.client_tokens import LoginFailed
@@ -41,8 +41,8 @@ class System:
         self.asked.append(request)
         return self.answer
 
-    def parts(self) -> SourceParts:
-        return SourceParts(self.read, self.post, lambda: self.time_ms)
+    def parts(self) -> TokenSourceParts:
+        return TokenSourceParts(self.read, self.post, lambda: self.time_ms)
 
 
 def test_a_token_of_the_jaas_line_is_taken() -> None:

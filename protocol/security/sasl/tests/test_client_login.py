@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.protocol.security.client_seams import ClientSeams, system
 from headgate.protocol.security.sasl.client_login import InvalidLogin, make_login
+from headgate.protocol.security.sasl.client_seams import ClientSeams, system
 from headgate.protocol.security.secret import Secret
 
 SECURITY = "org.apache.kafka.common.security"

@@ -13,7 +13,7 @@ from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headgate.protocol.schema import Message, Versions
 from headgate.protocol.security.sasl.client_tokens import MAX_CHALLENGE_BYTES, ClientTokens, LoginFailed, plain
-from headgate.protocol.security.sasl.login import Session, log_in
+from headgate.protocol.security.sasl.login import LoginSession, log_in
 from headgate.protocol.security.secret import Secret
 
 
@@ -23,7 +23,7 @@ def peer(last: int = 2) -> ClientConnection:
     return connection
 
 
-def play(answers: list[Message], tokens: ClientTokens | None = None, last: int = 2) -> tuple[Session, list[Any]]:
+def play(answers: list[Message], tokens: ClientTokens | None = None, last: int = 2) -> tuple[LoginSession, list[Any]]:
     exchange = log_in(peer(last), "PLAIN", tokens or plain("alice", Secret("secret")))
     sent = [next(exchange)]
     try:

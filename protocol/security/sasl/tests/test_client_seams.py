@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from headgate.protocol.security import client_seams
-from headgate.protocol.security.client_seams import MAX_ANSWER_BYTES, system
+from headgate.protocol.security.sasl import client_seams
 from headgate.protocol.security.sasl.bearer_sources import TokenRequest
+from headgate.protocol.security.sasl.client_seams import MAX_ANSWER_BYTES, system
 from headgate.protocol.security.sasl.client_tokens import LoginFailed
 from headgate.protocol.security.tls.tests.certificates import Authority
 from headgate.protocol.security.tls.tests.handshakes import client, server
