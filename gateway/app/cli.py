@@ -9,8 +9,9 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate import __version__
 
@@ -38,6 +39,7 @@ COMMANDS = {
         "headgate.tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
     ),
     "acls": Command("headgate.tools.acls.command:main", "access rules: list, add, remove, and the rule that decides"),
+    "users": Command("headgate.gateway.app.cli:users", "users who log in by SCRAM: list, add, remove"),
     "quotas": Command("headgate.tools.quotas:main", "quotas of users, client ids and addresses: list, set, remove"),
     "txn": Command("headgate.tools.txn.command:main", "transactions: list, describe, find hanging ones, abort one"),
     "log": Command(
@@ -94,8 +96,6 @@ def _drop_output() -> None:
 
 
 def _function(target: str) -> Callable[[Sequence[str]], int]:
-    from importlib import import_module
-
     module, _, function = target.partition(":")
     found: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
     return found
@@ -188,6 +188,37 @@ def metadata(arguments: Sequence[str]) -> int:
     return 0
 
 
+def users(arguments: Sequence[str]) -> int:
+    """`headgate users`: the tool, with the way to a store whose brokers do not run."""
+    tool = import_module("headgate.tools.users")  # gateway and tools know nothing of each other; a command is both
+    code: int = tool.main(arguments, _store_users)
+    return code
+
+
+def _store_users(
+    properties: str | None, overrides: Sequence[str], requests: Sequence[Any], is_dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Write users to a data directory or to ZooKeeper. Returns lines about the work, and sentences about a failure."""
+    from headgate.gateway.app import first_users
+    from headgate.gateway.config import BrokerConfig, ConfigError
+    from headgate.protocol.errors import KafkaError
+    from headgate.storage.errors import StorageError
+
+    try:
+        text, source = _read(properties), properties or ""
+        settings = BrokerConfig.load(text, overrides, source)
+        found = _directory_node_id(settings)
+        if found is not None:
+            settings = BrokerConfig.load(text, [*overrides, f"node.id={found}"], source)
+        return first_users.add(settings, requests, is_dry_run=is_dry_run), []
+    except ConfigError as error:
+        return [], list(error.problems)
+    except (KafkaError, StorageError) as error:
+        return [], [f"nothing was written: {error}"]
+    except OSError as error:
+        return [], [f"nothing was written: {error.filename}: {error.strerror}"]
+
+
 def _transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[str]:
     """Raises StorageError, OSError."""
     from random import Random
@@ -242,16 +273,22 @@ def _load(options: argparse.Namespace) -> BrokerConfig | None:
 
 def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) -> BrokerConfig | None:
     """The settings, with the node.id of the log directories if none is given."""
-    if settings is None or any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
+    known = None if settings is None else _directory_node_id(settings)
+    if known is None:
         return settings
+    options.override.append(f"node.id={known}")
+    return _load(options)
+
+
+def _directory_node_id(settings: BrokerConfig) -> int | None:
+    """The node.id of the log directories, if the settings name none, and have another one by default."""
+    if any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
+        return None
     from headgate.storage.disk import layout
     from headgate.storage.files import Files
 
     known = layout.node_id(Files(), settings.log_directories)
-    if known is not None and known != settings.node_id:
-        options.override.append(f"node.id={known}")
-        return _load(options)
-    return settings
+    return None if known == settings.node_id else known
 
 
 def _read(path: str | None) -> str:
