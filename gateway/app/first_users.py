@@ -1,6 +1,6 @@
 """The first users of a secured cluster: SCRAM credentials for the store of brokers that do not run.
 
-A broker that lets nobody in without a login needs a user before its first start. With an own metadata log the user is
+A broker whose listeners all ask for a login needs a user before its first start. With an own metadata log the user is
 a record in the data directory, as `kafka-storage format --add-scram` makes one; with ZooKeeper it is Kafka's node
 `/config/users/<name>`, as `kafka-configs --zookeeper` makes one, and brokers that run see it at once.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Requests = Sequence[AlterUserScramCredentialsRequest]
 
 
-class StoreParts(NamedTuple):
+class DirectoryParts(NamedTuple):
     """The inputs of a change besides settings and users."""
 
     files: Files
@@ -75,7 +75,7 @@ def add(config: BrokerConfig, requests: Requests, *, is_dry_run: bool) -> list[s
     """
     clock = SystemClock()
     if config.zookeeper_connect is None:
-        parts = StoreParts(Files(), Random(), clock.now_ms())
+        parts = DirectoryParts(Files(), Random(), clock.now_ms())
         return add_to_directory(config, requests, parts, is_dry_run=is_dry_run)
     connection = connect(config, clock)
     assert connection is not None, "zookeeper.connect is set"
@@ -88,7 +88,7 @@ def add(config: BrokerConfig, requests: Requests, *, is_dry_run: bool) -> list[s
 # -------------------------------------------------------------------------------------------------- the data directory
 
 
-def add_to_directory(config: BrokerConfig, requests: Requests, parts: StoreParts, *, is_dry_run: bool) -> list[str]:
+def add_to_directory(config: BrokerConfig, requests: Requests, parts: DirectoryParts, *, is_dry_run: bool) -> list[str]:
     """Write users to the metadata log in `log.dirs`, which may be new. Returns lines for people.
 
     Raises DirectoryLocked while the broker runs; KafkaError, StorageError, OSError. Then nothing was written.
@@ -122,7 +122,7 @@ def add_to_directory(config: BrokerConfig, requests: Requests, parts: StoreParts
     return [f"{_users(requests)} is in {log_manager.directory}, and can log in once a broker serves the directory"]
 
 
-def _begin(log_manager: LogManager, records: Sequence[MetadataRecord], parts: StoreParts) -> None:
+def _begin(log_manager: LogManager, records: Sequence[MetadataRecord], parts: DirectoryParts) -> None:
     """Write the identity of a new directory, and its metadata log. Raises OSError."""
     log_manager.claim()
     first = next(iter(log_manager)).directory

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from headgate.gateway.app import cli
-from headgate.gateway.app.first_users import StoreParts, add_to_directory, add_to_zookeeper
+from headgate.gateway.app.first_users import DirectoryParts, add_to_directory, add_to_zookeeper
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.tests.builders import HandlerBroker
@@ -39,7 +39,7 @@ def request(user: str, mechanism: ScramMechanism = SHA_512, iterations: int = 40
 
 def add(directory: Path, *requests: AlterUserScramCredentialsRequest, is_dry_run: bool = False) -> list[str]:
     config = BrokerConfig.load("", [f"log.dirs={directory}"])
-    parts = StoreParts(Files(), Random(0), 1_700_000_000_000)
+    parts = DirectoryParts(Files(), Random(0), 1_700_000_000_000)
     return add_to_directory(config, requests, parts, is_dry_run=is_dry_run)
 
 
