@@ -20,6 +20,7 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.app.authorization import make_authorizer
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.addresses import Network, parse_networks
 from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -40,9 +41,11 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import refill, register
 from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
 from headgate.gateway.metadata.store import MetadataStore, Prepare
+from headgate.gateway.network.admission.address_limits import AddressLimits
+from headgate.gateway.network.admission.connection_quotas import Limits
 from headgate.gateway.network.link_stream import OpenStream
 from headgate.gateway.network.links import Link, Links, Transport
-from headgate.gateway.network.server import Limits, Server
+from headgate.gateway.network.server import Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
@@ -420,9 +423,17 @@ class BrokerParts:
         self.dispatcher = Dispatcher(self.services, registrations, authorizer, self.quotas)
         self._apply_quotas(self.metadata.image)
         self._open_files = self.log_manager.files.open_limit()
-        limits = _limits(config, self._open_files)
+        self._address_limits = AddressLimits(scheduler)
         self.server = Server(
-            self.dispatcher, limits, clock, scheduler, seams.open_stream, self.tls, self._make_logins()
+            self.dispatcher,
+            self._limits(),
+            clock,
+            scheduler,
+            seams.open_stream,
+            self.tls,
+            self._make_logins(),
+            _proxies(config),
+            _quota_windows(config)[0],
         )
         self._listen()
         self._measure()
@@ -483,6 +494,32 @@ class BrokerParts:
             tls_reloads=self._make_tls_reloads(),
         )
 
+    def _limits(self) -> Limits:
+        config = self.config
+        names = [listener.name for listener in config.listeners]
+
+        def of_listeners(setting: str) -> dict[str, int]:
+            values = {name: config.listener_value(name, setting) for name in names}
+            return {name: value for name, value in values.items() if value is not None}
+
+        return Limits(
+            max_frame_bytes=config.socket_request_max_bytes,
+            max_memory_bytes=config.queued_max_request_bytes,
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            max_idle_ms=config.connections_max_idle_ms,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            max_descriptors=max_connections_for(self._open_files),
+            authentication_timeout_ms=config.headgate_authentication_timeout_ms,
+            max_connections_of_listeners=of_listeners("max.connections"),
+            max_connections_of_addresses=self._address_limits.of(config.max_connections_per_ip_overrides),
+            max_creation_rate=config.max_connection_creation_rate,
+            max_creation_rates=of_listeners("max.connection.creation.rate"),
+            protected_listener=config.inter_broker_listener if len(names) > 1 else None,
+            unauthenticated=config.headgate_max_connections_unauthenticated,
+        )
+
     def _make_isr_manager(self, zookeeper: ZooKeeperConnection) -> IsrChanges:
         from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
 
@@ -533,7 +570,7 @@ class BrokerParts:
             self.transactions.follow,
             *(() if offset_stores is None else (offset_stores.follow,)),
             lambda _old, new, _names: self._apply_quotas(new),
-            lambda *_: self.server.limit(_limits(self.config, self._open_files)),
+            lambda *_: self.server.limit(self._limits()),
             *(() if self.services.tls_reloads is None else (self.services.tls_reloads.follow,)),
             self._source.follow,
         ):
@@ -624,15 +661,10 @@ def _quota_windows(config: BrokerConfig) -> tuple[Windows, Windows]:
     )
 
 
-def _limits(config: BrokerConfig, open_files: int) -> Limits:
-    return Limits(
-        max_frame_bytes=config.socket_request_max_bytes,
-        max_memory_bytes=config.queued_max_request_bytes,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_idle_ms=config.connections_max_idle_ms,
-        send_buffer_bytes=config.socket_send_buffer_bytes,
-        receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        max_descriptors=max_connections_for(open_files),
-        authentication_timeout_ms=config.headgate_authentication_timeout_ms,
-    )
+def _proxies(config: BrokerConfig) -> dict[str, Sequence[Network]]:
+    """The networks of trusted proxies by listener; a listener without one has no entry."""
+    networks = {}
+    for listener in config.listeners:
+        own = config.listener_value(listener.name, "headgate.proxy.trusted")
+        networks[listener.name] = parse_networks(config.headgate_proxy_trusted if own is None else own)
+    return {name: trusted for name, trusted in networks.items() if trusted}

@@ -10,7 +10,8 @@ feature does not exist yet.
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.gateway.config.definition import Type
+from headgate.gateway.config.addresses import parse_limits, parse_networks
+from headgate.gateway.config.definition import Form, Type, split_list
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
 from headgate.protocol.security.secret import Secret
@@ -55,10 +56,20 @@ class Settings:
     queued_max_request_bytes: int = row(LONG, "268435456", "-1 or 1..",
      ("Memory for requests that are received or being served, over all connections; -1 means no limit."
      " Limited by default, so that clients cannot exhaust the memory of the host."))
-    max_connections: int = row(INT, _UNLIMITED, "0..", "Connections that may be open at a time.")
+    max_connections: int = row(INT, _UNLIMITED, "0..",
+     ("Connections that may be open at a time; more are refused, but on the listener between brokers: for one there, the idlest other one ends."
+      " A listener may have a limit of its own too, listener.name.<name>.max.connections."))
     max_connections_per_ip: int = row(INT, _UNLIMITED, "0..", "Connections that may be open at a time from one address.")
     max_connections_per_ip_overrides: str = row(STRING, "", "", "Other limits for single addresses: host:limit, separated by commas.")
-    max_connection_creation_rate: int = row(INT, _UNLIMITED, "0..", "Connections that may be opened in a second.")
+    max_connection_creation_rate: int = row(INT, _UNLIMITED, "0..",
+     ("Connections that may be opened in a second; then a listener accepts none for a while. It does not hold for the listener between brokers."
+      " A listener may have a rate of its own too, listener.name.<name>.max.connection.creation.rate."))
+    headgate_max_connections_unauthenticated: int = row(INT, "2000", "1..",
+     ("Connections whose clients have not finished their TLS handshake, login or PROXY header; at most half of those that may be open."
+      " For a new one, the oldest of those ends whose client has been waited for a second; without such a one, the new one is refused."))
+    headgate_proxy_trusted: tuple[str, ...] = row(LIST, "", "",
+     ("The networks of proxies, such as 10.0.0.0/8. Each connection from there has to begin with a PROXY header (version 1 or 2), whose client counts in its place;"
+      " a PROXY header from elsewhere is refused."))
     quota_window_num: int = row(INT, "11", "1..", "Windows over which the rates of clients with quotas are measured, the present one included.")
     quota_window_size_seconds: int = row(INT, "1", "1..", "The length of such a window; request_percentage throttles for one window at most.")
     controller_quota_window_num: int = row(INT, "11", "1..", "Windows whose mutations a client may make at once; more begin a debt.")
@@ -304,14 +315,19 @@ PENDING: dict[str, str] = {
     "log.flush.offset.checkpoint.interval.ms": "recovery points are written together with high watermarks",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written together with high watermarks",
     "log.preallocate": "files grow as they are written",
-    "max.connections.per.ip.overrides": "max.connections.per.ip is the same for all addresses",
-    "max.connection.creation.rate": "the rate of new connections is not limited yet",
+}
+
+# Settings with a form of their own.
+FORMS: Mapping[str, Form] = {
+    "max.connections.per.ip.overrides": Form(parse_limits, "host:limit, separated by commas, as in 192.0.2.1:100"),
+    "headgate.proxy.trusted": Form(lambda text: parse_networks(split_list(text)), "a list of networks, as in 10.0.0.0/8,192.0.2.1"),
 }
 
 # Settings that a listener may have a value of its own for: listener.name.<listener in lower case>.<setting>.
 _OF_BEARER = tuple(row[0] for row in ROWS if row[0].startswith("sasl.oauthbearer."))
 OF_LISTENERS = frozenset(
-    ("headgate.fetch.isolation.default", "headgate.ssl.optional", "connections.max.reauth.ms",
+    ("headgate.fetch.isolation.default", "headgate.ssl.optional", "headgate.proxy.trusted", "connections.max.reauth.ms",
+     "max.connections", "max.connection.creation.rate",
      *(row[0] for row in ROWS if row[0].startswith(("ssl.", "sasl.", "headgate.sasl."))))
 )
 

@@ -23,7 +23,7 @@ def _pending_reason(name: str) -> str:
 def _broker(row: broker_table.SettingRow) -> Definition:
     reason = _pending_reason(row[0])
     effect = Effect.PENDING if reason else Effect.FULL
-    return Definition(*row, effect=effect, reason=reason)
+    return Definition(*row, effect=effect, reason=reason, form=broker_table.FORMS.get(row[0]))
 
 
 def _foreign() -> Iterable[tuple[Definition, bool]]:

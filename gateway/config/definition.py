@@ -52,6 +52,13 @@ def note(effect: Effect, reason: str) -> str:
 Value = bool | int | float | str | tuple[str, ...] | Secret | None
 
 
+class Form(NamedTuple):
+    """A form of texts. `check(text)` raises ValueError for another one; `description` ends 'allowed is ...'."""
+
+    check: Callable[[str], object]
+    description: str
+
+
 class Definition(NamedTuple):
     """One setting. `default` is text as in a file.
 
@@ -67,6 +74,7 @@ class Definition(NamedTuple):
     effect: Effect = Effect.FULL
     reason: str = ""
     harmless: tuple[str, ...] = ()
+    form: Form | None = None
 
     @property
     def is_sensitive(self) -> bool:
@@ -82,6 +90,8 @@ class Definition(NamedTuple):
         """The value of `text`. Raises ValueError with a description of the allowed values."""
         try:
             value: Value = _PARSERS[self.type](text.strip())
+            if self.form is not None:
+                self.form.check(text.strip())
         except (ValueError, KeyError):
             raise ValueError(self.describe_allowed()) from None
         if not self._allows(value):
@@ -98,6 +108,8 @@ class Definition(NamedTuple):
         """The illegal part of a text, and what Kafka says about it."""
         if self.type is Type.BOOLEAN:
             return text, "Expected value to be either true or false"
+        if self.form is not None:
+            return text, f"allowed is {self.form.description}"
         if self.type in _BOUNDS:
             return text, self._complain_of_number(text)
         choices = list(filter(None, self.allowed.split("|")))
@@ -142,6 +154,8 @@ class Definition(NamedTuple):
 
     def describe_allowed(self) -> str:
         """The allowed values in words, as the end of the sentence 'allowed is ...'."""
+        if self.form is not None:
+            return self.form.description
         if self.type is Type.BOOLEAN:
             return "true or false"
         if self.type is Type.LIST:

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from headgate.gateway.api.context import Client, CloseConnection, mute_nothing
 from headgate.gateway.api.dispatch import Dispatcher, Done, Parked, Piece, Reply
+from headgate.gateway.network.admission.unauthenticated import UnauthenticatedConnection
 from headgate.gateway.network.protocol_detection import detect
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -80,8 +81,10 @@ class Connection:
         "ended",
         "incomplete_since_ms",
         "is_late",
+        "needs_login",
         "outgoing",
         "starved",
+        "unauthenticated",
         "wake",
     )
 
@@ -104,6 +107,8 @@ class Connection:
         self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
         self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
         self.starved = False  # reads wait for memory
+        self.needs_login = False
+        self.unauthenticated: UnauthenticatedConnection | None = None
         self._batcher = dispatcher.batcher
         self._dispatcher: Dispatching = dispatcher
         self._frames = FrameReader(max_frame_bytes)
@@ -274,6 +279,13 @@ class Connection:
             self._muted.abandon()
             self._muted = None
 
+    def authenticated(self) -> None:
+        """The client is known."""
+        self.needs_login = False
+        if self.unauthenticated is not None:
+            self.unauthenticated.end()
+            self.unauthenticated = None
+
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
         """Answer no new request for `throttle_ms`. Queued replies are sent; a parked request continues (KIP-219)."""
         if self.closing:
@@ -294,6 +306,7 @@ class Connection:
     def finish(self) -> None:
         """The socket is closed: release all resources now, without waiting for the garbage collector."""
         self.close()
+        self.authenticated()
         try:
             self.settle()  # no later step of this connection would write
         except Exception as error:  # the resources are released in any case

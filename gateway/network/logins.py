@@ -53,6 +53,7 @@ class Logins:
         """Have the client of a new connection log in, if its listener asks for that."""
         listener = self.listeners.get(connection.client.listener)
         if listener is not None:
+            connection.needs_login = True
             timer = self.services.scheduler.call_after(self._timeout_ms(), partial(_time_out, connection))
             Login(self, connection, dispatcher, listener, timer)
 
@@ -103,6 +104,7 @@ class Login:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._connection.authenticated()
         if not login.is_renewal:
             logger.debug("%s logged in as %s by %s", client, login.principal, login.mechanism)
         has_end = login.session_expires_ms is not None
@@ -110,8 +112,13 @@ class Login:
 
     def _park(self, events: Iterable[SaslEvent], resume: Done) -> Parked:
         """Answer later: a thread computes, or a refused login waits."""
+        unauthenticated, clock = self._connection.unauthenticated, self._logins.services.clock
+        if unauthenticated is not None:
+            unauthenticated.work_begins(clock.monotonic_ms())
 
         def finish(result: Reply | Exception) -> None:
+            if unauthenticated is not None:
+                unauthenticated.work_ends(clock.monotonic_ms())
             resume(result)
             if self._end is not None:
                 self._connection.close(self._end.reason, Closing.LINGERING)

@@ -11,6 +11,8 @@ GOAWAY, 6.8), ZooKeeper's administrator's guide (four-letter words).
 import struct
 from typing import NamedTuple
 
+from headgate.gateway.network.admission.proxy_header import BEGINNINGS
+
 _SENTENCE = "This is a Kafka listener (Headgate); it does not speak {}. Connect with a Kafka client.\n"
 
 _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
@@ -18,6 +20,11 @@ _HTTP_2 = b"PRI "
 _ZOOKEEPER_WORDS = frozenset(
     b"""conf cons crst dirs dump envi gtmk hash isro lead lsnp mntr obsr orst rest ruok snap srst srvr stat stmk
     sysp wchc wchp wchs""".split()
+)
+
+UNTRUSTED_PROXY = (
+    "it sent a PROXY header, and its address is not in headgate.proxy.trusted: add the proxy's network, or have the"
+    " proxy send none"
 )
 
 _TLS_HANDSHAKE, _TLS_ALERT, _TLS_MAJOR = 22, 21, 3
@@ -44,6 +51,8 @@ def detect(size: int) -> ForeignProtocol | None:
         return ForeignProtocol("the client sent an HTTP request: this is a Kafka listener", _http_response(beginning))
     if beginning == _HTTP_2:
         return ForeignProtocol("the client sent the preface of HTTP/2: this is a Kafka listener", _http_2_goaway())
+    if beginning in BEGINNINGS:
+        return ForeignProtocol(UNTRUSTED_PROXY, b"")
     if beginning in _ZOOKEEPER_WORDS:
         word = beginning.decode()
         reason = f"the client sent ZooKeeper's command {word!r}: this is a Kafka listener, not a ZooKeeper server"

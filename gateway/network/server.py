@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
+from headgate.gateway.config.addresses import Network
 from headgate.gateway.network import sockets
+from headgate.gateway.network.admission.connection_quotas import ConnectionQuotas, Limits
+from headgate.gateway.network.admission.proxies import ProxySocket, is_trusted, read_header
+from headgate.gateway.network.admission.proxy_header import MalformedProxyHeader
+from headgate.gateway.network.admission.unauthenticated import UnauthenticatedConnections
 from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.epoll import READING
 from headgate.gateway.network.link_socket import LinkSocket
 from headgate.gateway.network.link_stream import LinkStream, OpenStream
 from headgate.gateway.network.links import Link, Transport
-from headgate.gateway.network.socket_driver import SocketDriver
+from headgate.gateway.network.socket_driver import EngineSocket, SocketDriver
 from headgate.gateway.network.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.security.quotas.rates import USUAL_WINDOWS, Windows
 
 if TYPE_CHECKING:  # a broker without TLS and logins imports neither
     from headgate.gateway.network.logins import Logins
@@ -45,20 +51,8 @@ _NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 
 Driver = StreamDriver | SocketDriver
 Socket = socket.socket | trio.socket.SocketType
-
-
-class Limits(NamedTuple):
-    """Limits on peers, in bytes and counts. 0 or less for a socket buffer means the system's own size."""
-
-    max_frame_bytes: int
-    max_memory_bytes: int
-    max_connections: int
-    max_connections_per_ip: int
-    max_idle_ms: int
-    send_buffer_bytes: int
-    receive_buffer_bytes: int
-    max_descriptors: int  # for connections; the other descriptors of the process are reserved for files
-    authentication_timeout_ms: float = 10_000.0
+MAX_DELAYED_CLOSES = 1_000
+"""Refused connections that may wait for their end; more are closed at once."""
 
 
 class Server:
@@ -73,10 +67,13 @@ class Server:
         open_stream: OpenStream | None = None,
         tls: Mapping[str, ListenerTls] = MappingProxyType({}),
         logins: Logins | None = None,
+        proxies: Mapping[str, Sequence[Network]] = MappingProxyType({}),
+        windows: Windows = USUAL_WINDOWS,
     ) -> None:
         """`open_stream` makes the connections of links; None: TCP, by the engine where there is one.
 
-        `tls`: the settings of the listeners that speak TLS, by name. `logins`: has clients log in.
+        `tls`: the settings of the listeners that speak TLS, by name. `logins`: has clients log in. `proxies`: the
+        networks of trusted proxies, by the name of a listener. `windows`: those of the rates of new connections.
         """
         self.drivers: dict[Driver, None] = {}
         self.engine: SocketEngine | None = None
@@ -86,11 +83,14 @@ class Server:
         self._handshakes: TlsHandshakes | None = None
         self._dispatcher = dispatcher
         self._limits = limits
+        self._proxies = proxies
+        self._quotas = ConnectionQuotas(limits, windows)
+        self._unauthenticated = UnauthenticatedConnections()
+        self._delayed_closes = 0
         self._clock = clock
         self._scheduler = scheduler
         self._log = LimitedLog(logger, clock)
         self._memory = MemoryBudget(limits.max_memory_bytes)
-        self._by_address: Counter[str] = Counter()
         self._put_first = self.put_first  # one object for all clients
         self._accepting = trio.CancelScope()
         self.stopped = trio.Event()
@@ -98,7 +98,7 @@ class Server:
 
     def limit(self, limits: Limits) -> None:
         """Admit new connections by these limits; open ones stay. The memory budget and open sockets do not change."""
-        self._limits = limits
+        self._limits = self._quotas.limits = limits
 
     async def serve(
         self,
@@ -114,7 +114,8 @@ class Server:
                     for name, listener in listeners:
                         if sockets.AVAILABLE and isinstance(listener, trio.SocketListener):
                             bound = socket.socket(fileno=listener.socket.detach())
-                            self._open_engine(connections).listen(bound, partial(self._admit, name))
+                            engine = self._open_engine(connections)
+                            engine.listen(bound, partial(self._admit, name), partial(self._record, name))
                         else:
                             accepting.start_soon(self._accept, name, listener, connections)
             await self.stopped.wait()
@@ -154,15 +155,59 @@ class Server:
                     await trio.sleep(PAUSE_MS / 1000)
                 else:
                     connections.start_soon(self._handle, name, stream)
+                    await trio.sleep(self._record(name) / 1000)
 
-    def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
+    def _record(self, name: str) -> int:
+        """Account for an accepted connection. Returns for how many ms the listener accepts no other one."""
+        return self._quotas.record(name, self._clock.monotonic_ms())
+
+    # Sockets of the engine
+
+    def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> EngineSocket | None:
         """Make the driver of an engine's connection; None if the limits refuse it."""
-        connection = self._connect(client_of(name, sock))
-        if connection is None:
+        client = client_of(name, sock)
+        if not self._make_room(client):
             return None
         self._tune(sock)
-        tls = self._tls.get(name)
+        self._quotas.opened(name)
+        if not self._is_proxy(client):
+            return self._open(engine, sock, client)
+
+        def close(reason: str) -> None:
+            self._scheduler.call_soon(partial(proxy.close, reason))
+
+        def done(sock: socket.socket, client: Client) -> None:
+            unauthenticated.end()
+            driver = None if self._accepting.cancel_called else self._open(engine, sock, client)
+            if driver is None:
+                sock.close()
+                return
+            try:
+                engine.add(driver, READING)
+            except OSError:
+                engine.drop(sock)
+
+        def gone() -> None:
+            unauthenticated.end()
+            self._quotas.closed(name)
+
+        unauthenticated = self._unauthenticated.add(close, self._clock.monotonic_ms())
+        timeout_ms = self._limits.authentication_timeout_ms
+        proxy = ProxySocket(engine, sock, client, timeout_ms, done, gone, self._report_fault)
+        return proxy
+
+    def _open(self, engine: SocketEngine, sock: socket.socket, client: Client) -> SocketDriver | None:
+        """Make the driver of a client that is known by its address; None if the limits refuse it."""
+        throttle_ms = self._refuse_address(client)
+        if throttle_ms is not None:
+            self._quotas.closed(client.listener)
+            self._close_later(sock, throttle_ms)
+            return None
+        connection = self._connect(client)
+        tls = self._tls.get(client.listener)
         driver = SocketDriver(engine, sock, connection) if tls is None else self._secure(engine, sock, connection, tls)
+        if tls is not None or connection.needs_login:
+            self._note_unauthenticated(connection, lambda: self._scheduler.call_soon(driver.abort))
         self._remember(driver)
         return driver
 
@@ -174,27 +219,75 @@ class Server:
             self._handshakes = TlsHandshakes(self._scheduler)
         return TlsDriver(engine, sock, connection, tls, self._handshakes, self._limits.authentication_timeout_ms)
 
+    def _close_later(self, sock: socket.socket, throttle_ms: int) -> None:
+        """Take a refused socket over for a while: a client that is refused at once returns at once."""
+        if throttle_ms and self._delayed_closes < MAX_DELAYED_CLOSES:
+            self._delayed_closes += 1
+            held = socket.socket(fileno=sock.detach())
+
+            def close() -> None:
+                self._delayed_closes -= 1
+                held.close()
+
+            self._scheduler.call_after(throttle_ms, close)
+
+    # Streams
+
     async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
         """Serve one connection of a stream listener to its end."""
         sock = socket_of(stream)
-        connection = self._connect(client_of(name, sock))
-        if connection is None:
+        client = client_of(name, sock)
+        if not self._make_room(client):
             await trio.aclose_forcefully(stream)
             return
         if sock is not None:
             self._tune(sock)
-        tls = self._tls.get(name)
+        self._quotas.opened(name)
+        try:
+            known = await self._read_header(stream, client) if self._is_proxy(client) else client
+            throttle_ms = None if known is None else self._refuse_address(known)
+            if throttle_ms is not None:
+                await trio.sleep(throttle_ms / 1000)
+            elif known is not None:
+                await self._serve_stream(stream, known)
+        finally:
+            self._quotas.closed(name)
+            await trio.aclose_forcefully(stream)
+
+    async def _read_header(self, stream: trio.abc.Stream, proxy: Client) -> Client | None:
+        """The client behind a proxy; None after a failure."""
+
+        def close(reason: str) -> None:
+            self._report_fault(proxy, reason)
+            scope.cancel()
+
+        with trio.CancelScope() as scope:
+            unauthenticated = self._unauthenticated.add(close, self._clock.monotonic_ms())
+            try:
+                return await read_header(stream, proxy, self._limits.authentication_timeout_ms)
+            except MalformedProxyHeader as error:
+                self._report_fault(proxy, str(error))
+            finally:
+                unauthenticated.end()
+        return None
+
+    async def _serve_stream(self, stream: trio.abc.Stream, client: Client) -> None:
+        connection, tls = self._connect(client), self._tls.get(client.listener)
         if tls is not None:
             stream = trio.SSLStream(stream, tls.context, server_side=True, https_compatible=True)
         driver = StreamDriver(stream, connection, self._clock, self._log, stall_watch=self._dispatcher.stall_watch)
         self._remember(driver)
         self._count_stream(1)
-        try:
-            if tls is None or await self._shake_hands(cast("trio.SSLStream[Any]", stream), connection, tls):
-                await driver.run()
-        finally:
-            self._count_stream(-1)
-            self._forget(driver)
+        with trio.CancelScope() as scope:
+            if tls is not None or connection.needs_login:
+                self._note_unauthenticated(connection, scope.cancel)
+            try:
+                if tls is None or await self._shake_hands(cast("trio.SSLStream[Any]", stream), connection, tls):
+                    await driver.run()
+            finally:
+                self._count_stream(-1)
+                connection.finish()
+                self._forget(driver)
 
     async def _shake_hands(self, stream: trio.SSLStream[Any], connection: Connection, tls: ListenerTls) -> bool:
         """Do the TLS handshake of a stream. False after a failure: the connection is closed."""
@@ -209,17 +302,66 @@ class Server:
             connection.finish()
             await trio.aclose_forcefully(stream)
             return False
+        if not connection.needs_login:
+            connection.authenticated()
         return True
 
     def _count_stream(self, change: int) -> None:
         if self.engine is not None:
             self.engine.stream_count += change
 
-    def _connect(self, client: Client) -> Connection | None:
-        refusal = self._refusal(client.remote_host)
+    # What every connection needs
+
+    def _is_proxy(self, client: Client) -> bool:
+        networks = self._proxies.get(client.listener)
+        return networks is not None and is_trusted(client.remote_host, networks)
+
+    def _make_room(self, client: Client) -> bool:
+        """Whether a new connection may be open; if need be, another one ends for it."""
+        quotas, name = self._quotas, client.listener
+        refusal = quotas.refuse_listener(name) or quotas.refuse_broker()
+        if refusal is not None and quotas.is_protected(name) and quotas.refuse_listener(name) is None:
+            refusal = None if self._close_idlest() else refusal
+        if refusal is None and (name in self._tls or name in self._proxies or self._has_logins(name)):
+            now_ms, most = self._clock.monotonic_ms(), self._limits.max_unauthenticated
+            refusal = self._unauthenticated.make_room(most, now_ms)
+            refusal = None if quotas.is_protected(name) else refusal
         if refusal is not None:
-            self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
+            self._refuse(client, refusal)
+        return refusal is None
+
+    def _has_logins(self, name: str) -> bool:
+        return self._logins is not None and name in self._logins.listeners
+
+    def _close_idlest(self) -> bool:
+        """Have the connection end that has been idle for longest, to make room for a broker. False without one."""
+        others = [
+            driver
+            for driver in self.drivers
+            if not self._quotas.is_protected(driver.connection.client.listener) and not driver.connection.closing
+        ]
+        if not others:
+            return False
+        idlest = min(others, key=lambda driver: (driver.awaits_broker, driver.connection.active_ms))
+        idlest.connection.close("max.connections are open, and a broker needs this one")
+        self._scheduler.call_soon(idlest.abort)
+        return True
+
+    def _refuse_address(self, client: Client) -> int | None:
+        """After how many ms to close a new connection of an address that is beyond its limits; None: serve it."""
+        address = client.remote_host
+        refusal, throttle_ms = self._quotas.refuse_address(address), 0
+        if refusal is None and self._dispatcher.quotas is not None:
+            throttle_ms, refusal = self._dispatcher.quotas.refuse_connection(address, self._clock.monotonic_ms())
+        if refusal is None:
             return None
+        self._refuse(client, refusal)
+        return throttle_ms
+
+    def _refuse(self, client: Client, refusal: str) -> None:
+        self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
+
+    def _connect(self, client: Client) -> Connection:
         limits = self._limits
         connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._report_fault)
         connection.active_ms = self._clock.monotonic_ms()
@@ -230,9 +372,16 @@ class Server:
             client.mute = partial(connection.mute, self._scheduler)
         return connection
 
+    def _note_unauthenticated(self, connection: Connection, abort: Callable[[], object]) -> None:
+        def close(reason: str) -> None:
+            connection.close(reason)
+            abort()
+
+        connection.unauthenticated = self._unauthenticated.add(close, self._clock.monotonic_ms())
+
     def _remember(self, driver: Driver) -> None:
         self.drivers[driver] = None
-        self._by_address[driver.connection.client.remote_host] += 1
+        self._quotas.opened_from(driver.connection.client.remote_host)
 
     def put_first(self, client: Client) -> None:
         """Serve the connection of another broker before those of clients."""
@@ -247,23 +396,12 @@ class Server:
 
     def _forget(self, driver: Driver) -> None:
         del self.drivers[driver]
-        address = driver.connection.client.remote_host
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
+        client = driver.connection.client
+        self._quotas.closed_from(client.remote_host)
+        if isinstance(driver, SocketDriver):
+            self._quotas.closed(client.listener)
         if not self.drivers and self._accepting.cancel_called:
             self._all_gone.set()
-
-    def _refusal(self, address: str) -> str | None:
-        if len(self.drivers) >= self._limits.max_descriptors:
-            kept = f"{len(self.drivers)} are open; the other descriptors of this process are reserved for files"
-            return f"{kept}; raise the limit on open files (`ulimit -Hn`), or close some connections"
-        if len(self.drivers) >= self._limits.max_connections:
-            return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
-        if self._by_address[address] >= self._limits.max_connections_per_ip:
-            return f"max.connections.per.ip={self._limits.max_connections_per_ip} are open from that address"
-        quotas = self._dispatcher.quotas
-        return None if quotas is None else quotas.refuse_connection(address, self._clock.monotonic_ms())
 
     def _tune(self, sock: Socket) -> None:
         if self._limits.send_buffer_bytes > 0:

@@ -30,7 +30,8 @@ The rules:
 - A fault in one connection closes only that connection.
 - Without free descriptors a listener pauses for 100 ms at a time, and clients wait in the backlog: the first free
   descriptor serves one of them. The alternative, to accept and close them at once with a reserved descriptor, would
-  make every client reconnect at once, again and again. To refuse clients, an operator sets `max.connections`.
+  make every client reconnect at once, again and again. To refuse clients, an operator sets `max.connections`. A
+  listener beyond its rate of new connections pauses likewise.
 """
 
 from __future__ import annotations
@@ -73,17 +74,21 @@ PAUSE_MS = 100.0
 CANNOT_ACCEPT = "cannot accept connections: %s; they wait, and it is tried again every %d ms"
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-Admit = Callable[["SocketEngine", socket.socket], SocketDriver | None]
+Admit = Callable[["SocketEngine", socket.socket], EngineSocket | None]
 
 
 class _Listening:
-    """A listening socket. `admit(engine, socket)` makes a client's driver, or returns None to refuse the client."""
+    """A listening socket. `admit(engine, socket)` makes a client's driver, or returns None to refuse the client.
 
-    __slots__ = ("admit", "is_accepting", "socket")
+    `record()` accounts for an accepted connection, and returns for how many ms no other one is accepted.
+    """
 
-    def __init__(self, listener: socket.socket, admit: Admit) -> None:
+    __slots__ = ("admit", "is_accepting", "record", "socket")
+
+    def __init__(self, listener: socket.socket, admit: Admit, record: Callable[[], float]) -> None:
         self.socket = listener
         self.admit = admit
+        self.record = record
         self.is_accepting = False
 
 
@@ -132,10 +137,10 @@ class SocketEngine:
         self.served: list[EngineSocket] = []  # in this round; their replies are not sent yet
         self._asleep = False
 
-    def listen(self, listener: socket.socket, admit: Admit) -> None:
+    def listen(self, listener: socket.socket, admit: Admit, record: Callable[[], float] = lambda: 0.0) -> None:
         """Accept the clients of a listening socket."""
         listener.setblocking(False)
-        listening = self._listeners[listener.fileno()] = _Listening(listener, admit)
+        listening = self._listeners[listener.fileno()] = _Listening(listener, admit, record)
         self._accept_again(listening)
 
     def is_late(self) -> bool:
@@ -369,18 +374,24 @@ class SocketEngine:
                 return
             except OSError as error:
                 if error.errno in NO_DESCRIPTORS:
-                    self._pause(listening, error)
+                    self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
+                    self._pause(listening, PAUSE_MS)
                     return
                 continue  # the client disconnected before the accept
             try:
                 self._add(sock, listening.admit)
             except OSError as error:
                 self._log.error("cannot serve", "a connection cannot be served: %s", error)
-                self._drop(sock)
+                self.drop(sock)
+            throttle_ms = listening.record()
+            if throttle_ms:
+                self._pause(listening, throttle_ms)
+                return
             if self.is_late():
                 return
 
-    def _drop(self, sock: socket.socket) -> None:
+    def drop(self, sock: socket.socket) -> None:
+        """Close a socket that cannot be served, and release its driver."""
         driver = self._drivers.pop(sock.fileno(), None)
         sock.close()
         if driver is not None:
@@ -395,11 +406,10 @@ class SocketEngine:
             return
         self.add(driver, READING)
 
-    def _pause(self, listening: _Listening, error: OSError) -> None:
-        self._log.error("cannot accept", CANNOT_ACCEPT, error.strerror, PAUSE_MS)
+    def _pause(self, listening: _Listening, pause_ms: float) -> None:
         listening.is_accepting = False
         self.poller.unregister(listening.socket.fileno())
-        self.scheduler.call_after(PAUSE_MS, partial(self._accept_again, listening))
+        self.scheduler.call_after(pause_ms, partial(self._accept_again, listening))
 
     def _accept_again(self, listening: _Listening) -> None:
         if not listening.is_accepting and listening.socket.fileno() >= 0:

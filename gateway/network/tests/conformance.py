@@ -20,8 +20,9 @@ import trio.testing
 
 from headgate.gateway.api import context
 from headgate.gateway.network import sockets
+from headgate.gateway.network.admission.connection_quotas import Limits
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.server import Limits, Server
+from headgate.gateway.network.server import Server
 from headgate.gateway.network.socket_driver import SocketDriver
 from headgate.gateway.network.sockets import SocketEngine
 from headgate.gateway.network.streams import StreamDriver

@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from headgate.gateway.network import sockets
-from headgate.gateway.network.server import FRAME_DEADLINE_MS, Limits, Server, client_of, socket_of
+from headgate.gateway.network.admission.connection_quotas import Limits
+from headgate.gateway.network.server import FRAME_DEADLINE_MS, Server, client_of, socket_of
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.security.quotas.entities import QuotaEntity
@@ -289,3 +290,58 @@ def test_a_broker_that_shows_itself_as_one_is_put_first() -> None:
 
 def test_a_stream_in_memory_has_no_address() -> None:
     assert client_of("PLAINTEXT", socket_of(trio.testing.memory_stream_pair()[0])).remote_host == "memory"
+
+
+def test_a_listener_beyond_its_rate_accepts_none_for_a_while() -> None:
+    async def scenario(served: Served) -> None:
+        first = [served.connect() for _ in range(11)]  # windows of 11 seconds, the last one not counted
+        for stream in first:
+            await echo(stream, b"one")
+        late = served.connect()
+        start_s = trio.current_time()
+        await echo(late, b"late")
+        assert 0.99 <= trio.current_time() - start_s <= 1.01
+        await echo(first[0], b"still there")
+
+    run(scenario, max_creation_rate=1, max_connections=100, max_connections_per_ip=100, max_descriptors=100)
+
+
+def test_a_refused_address_is_closed_after_its_pause() -> None:
+    async def scenario(served: Served) -> None:
+        served.dispatcher.quotas = QuotaManager(Windows(2, 1_000))
+        served.dispatcher.quotas.change({QuotaEntity.of({"ip": None}): {"connection_creation_rate": 1.0}})
+        await echo(served.connect(), b"one")
+        start_s = trio.current_time()
+        assert await is_closed(served.connect())
+        assert 0.99 <= trio.current_time() - start_s <= 1.01
+
+    run(scenario)
+
+
+def test_a_broker_gets_the_place_of_the_idlest_client(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clients, brokers, dispatcher, clock = (
+            ExhaustedListener(),
+            ExhaustedListener(),
+            ScriptedDispatcher(),
+            TrioClock(),
+        )
+        limits = LIMITS._replace(max_connections=2, protected_listener="BROKERS")
+        server = Server(dispatcher, limits, clock, Scheduler(clock))  # type: ignore[arg-type]
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve, [("CLIENTS", clients), ("BROKERS", brokers)])
+            await nursery.start(server._scheduler.run)
+            idle, busy = clients.connect(), clients.connect()
+            await echo(idle, b"one")
+            await trio.sleep(1)
+            await echo(busy, b"two")
+            assert await is_closed(clients.connect())
+            broker = brokers.connect()
+            await echo(broker, b"three")
+            assert await is_closed(idle)
+            await echo(busy, b"four")
+            await server.stop(grace_s=1.0)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert "max.connections are open, and a broker needs this one" in caplog.text

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, cast
 
+from headgate.gateway.network.admission.proxy_header import BEGINNINGS
 from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.network.epoll import READING, WRITING
+from headgate.gateway.network.protocol_detection import UNTRUSTED_PROXY
 from headgate.gateway.network.socket_driver import CLOSED, LINGERING, PROBED_BYTES, Engine, SocketDriver
 from headgate.gateway.network.tls.handshakes import Awaits, TlsHandshakes
 from headgate.gateway.network.tls.tls_socket import TIMED_OUT, TlsError, TlsSocket, wrap
@@ -121,6 +124,8 @@ class TlsDriver(SocketDriver):
                 return
             self._stage = _HANDSHAKING
         self._is_in_thread = True
+        if self.connection.unauthenticated is not None:
+            self.connection.unauthenticated.work_begins(self._engine.clock.monotonic_ms())
         self._handshakes.step(self._sock, self._identify, self._resume, lambda: self.phase is not CLOSED)
 
     def _detect(self) -> bool:
@@ -136,10 +141,14 @@ class TlsDriver(SocketDriver):
         if not first:
             self._fail(None)
         elif first[0] != TLS_HANDSHAKE:
-            self._refuse(
-                "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
-            )
+            self._refuse(self._reason_of_other_beginning())
         return first[:1] == _FIRST_BYTE
+
+    def _reason_of_other_beginning(self) -> str:
+        with suppress(OSError):
+            if self.socket.recv(4, socket.MSG_PEEK) in BEGINNINGS:
+                return UNTRUSTED_PROXY
+        return "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
 
     @property
     def _sock(self) -> TlsSocket:
@@ -153,6 +162,8 @@ class TlsDriver(SocketDriver):
         if self.phase is CLOSED:
             self.socket.close()
             return
+        if self.connection.unauthenticated is not None:
+            self.connection.unauthenticated.work_ends(self._engine.clock.monotonic_ms())
         self._interest = WRITING if outcome is Awaits.ROOM else READING
         self._engine.add(self, self._interest)
         if isinstance(outcome, str):
@@ -169,6 +180,8 @@ class TlsDriver(SocketDriver):
 
     def _open(self, stage: _Stage) -> None:
         self._stage = stage
+        if not self.connection.needs_login:
+            self.connection.authenticated()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -26,7 +26,7 @@ from headgate.gateway.security.quotas.entities import (
     find_connection_rate,
     find_quota,
 )
-from headgate.gateway.security.quotas.rates import SampledRate, TokenBucket, Windows
+from headgate.gateway.security.quotas.rates import USUAL_WINDOWS, SampledRate, TokenBucket, Windows
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 MAX_BUCKETS = 20_000
@@ -34,7 +34,6 @@ MAX_BUCKETS = 20_000
 MIN_SWEEP_MS = 1_000
 """The time between two searches for idle buckets."""
 
-_USUAL = Windows()
 _Key = tuple[str, QuotaBucket | QuotaEntity]
 
 
@@ -93,7 +92,10 @@ class QuotaManager:
     """Finds the quotas of clients, and keeps their usage."""
 
     def __init__(
-        self, windows: Windows = _USUAL, mutation_windows: Windows = _USUAL, max_buckets: int = MAX_BUCKETS
+        self,
+        windows: Windows = USUAL_WINDOWS,
+        mutation_windows: Windows = USUAL_WINDOWS,
+        max_buckets: int = MAX_BUCKETS,
     ) -> None:
         """`windows`: those of rates; `mutation_windows`: those of CONTROLLER_MUTATION_RATE."""
         self.quotas: Quotas = {}
@@ -138,22 +140,23 @@ class QuotaManager:
         limits.mutations = self._bucket(find(CONTROLLER_MUTATION_RATE), now_ms)
         return limits
 
-    def refuse_connection(self, address: str, now_ms: float) -> str | None:
-        """The reason to refuse a new connection of an address, or None. A refused connection does not count.
+    def refuse_connection(self, address: str, now_ms: float) -> tuple[int, str | None]:
+        """After how many ms to close a new connection of an address, and the reason; (0, None): it is within its rate.
 
-        Kafka closes such a connection after its throttle time; here it is closed at once.
+        The pause is of one window at most, as in Kafka. A refused connection does not count.
         """
         applied = find_connection_rate(self.quotas, address)
         rate = self._rate(CONNECTION_CREATION_RATE, applied)
         if applied is None or rate is None:
-            return None
+            return 0, None
         self._forget_idle(now_ms)
-        throttle_ms = rate.record(1, now_ms)
+        throttle_ms = min(rate.record(1, now_ms), self.windows.size_ms)
         if not throttle_ms:
-            return None
+            return 0, None
         rate.take_back(1, now_ms)
         self.note_throttled(CONNECTION_CREATION_RATE, throttle_ms)
-        return f"more than {applied.bound:g} connections a second, {CONNECTION_CREATION_RATE} of {applied.entity.title}"
+        bound = f"more than {applied.bound:g} connections a second"
+        return throttle_ms, f"{bound}, {CONNECTION_CREATION_RATE} of {applied.entity.title}"
 
     def note_throttled(self, key: str, throttle_ms: int) -> None:
         """Count a throttled request."""

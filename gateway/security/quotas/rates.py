@@ -33,6 +33,10 @@ class Windows(NamedTuple):
         return self.number * self.size_ms
 
 
+USUAL_WINDOWS = Windows()
+"""Those of Kafka's defaults."""
+
+
 class _Sample:
     """The sum of one window."""
 

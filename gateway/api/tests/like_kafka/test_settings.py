@@ -46,10 +46,6 @@ DIFFERENT = {
     "alter log.flush.interval.ms": "a negative number is refused",
     "alter log.retention.bytes": "no number below -1 has a meaning",
     "alter log.retention.ms": "no number below -1 has a meaning",
-    **dict.fromkeys(
-        ("alter max.connections.per.ip.overrides", "replace max.connections.per.ip.overrides"),
-        "the setting has no effect yet",
-    ),
     **dict.fromkeys(("alter metric.reporters", "replace metric.reporters"), "no class is loaded"),
     "alter ssl.engine.factory.class": "the empty text means no class",
     "alter principal.builder.class": "the empty text means the default",

@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from headgate.gateway.network import sockets
-from headgate.gateway.network.server import Limits, Server
+from headgate.gateway.network.admission.connection_quotas import Limits
+from headgate.gateway.network.server import Server
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.network.tls.tests.fake_listener import (
     HOST,

@@ -88,12 +88,17 @@ def test_beyond_the_bound_new_clients_share_a_bucket() -> None:
 def test_an_address_creates_connections_at_its_rate() -> None:
     quotas = manager({QuotaEntity.of({"ip": None}): {"connection_creation_rate": 2.0}})
     answers = [quotas.refuse_connection("192.0.2.1", 0.0) for _ in range(22)]
-    assert answers[:20] == [None] * 20
-    assert answers[20] == "more than 2 connections a second, connection_creation_rate of ip (default)"
-    assert quotas.refuse_connection("192.0.2.2", 0.0) is None
-    assert quotas.refuse_connection("192.0.2.1", 11_000.0) is None  # what was refused has not counted
+    assert answers[:20] == [(0, None)] * 20
+    assert answers[20] == (500, "more than 2 connections a second, connection_creation_rate of ip (default)")
+    assert quotas.refuse_connection("192.0.2.2", 0.0) == (0, None)
+    assert quotas.refuse_connection("192.0.2.1", 11_000.0) == (0, None)  # what was refused has not counted
     assert quotas.throttled["connection_creation_rate"] == 2
-    assert manager({}).refuse_connection("192.0.2.1", 0.0) is None
+    assert manager({}).refuse_connection("192.0.2.1", 0.0) == (0, None)
+
+
+def test_a_refused_connection_waits_for_a_window_at_most() -> None:
+    quotas = manager({QuotaEntity.of({"ip": None}): {"connection_creation_rate": 0.1}})
+    assert [quotas.refuse_connection("192.0.2.1", 0.0)[0] for _ in range(3)] == [0, 1_000, 1_000]
 
 
 def test_addresses_are_bounded_too() -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -64,6 +65,9 @@ class Answers(BaseHTTPRequestHandler):
         elif name == "slow":
             self.server.release.wait()  # type: ignore[attr-defined]
             self._send(200, DOCUMENT)
+        elif name.startswith("drip"):
+            headers = {"Content-Length": "100000"} if name == "drip" else {}
+            self._drip(b"HTTP/1.1 200 OK\r\nX-Slow: " + bytes(1_000) if name == "drip-head" else b"", headers)
         elif name.startswith("to-"):
             self._send(302, b"", {"Location": self.server.targets[name]})  # type: ignore[attr-defined]
         elif name == "hang-up":
@@ -72,6 +76,19 @@ class Answers(BaseHTTPRequestHandler):
             self.wfile.write(b"\0\1\2\r\n\r\n")
         else:
             self._send(404, b"")
+
+    def _drip(self, head: bytes, headers: dict[str, str]) -> None:
+        """Send a byte now and then, until the client has gone."""
+        if not head:
+            self.send_response(200)
+            for item in headers.items():
+                self.send_header(*item)
+            self.end_headers()
+        with suppress(OSError):
+            for byte in head + bytes(100_000):
+                self.wfile.write(bytes((byte,)))
+                threading.Event().wait(0.01)
+        self.close_connection = True
 
     def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -179,10 +196,20 @@ def test_a_server_that_hangs_is_told(
 ) -> None:
     monkeypatch.setattr(key_documents, "TIMEOUT_S", 0.05)
     try:
-        with pytest.raises(FetchFailed, match=r"/slow cannot be fetched: .*timed out"):
+        with pytest.raises(FetchFailed, match=r"/slow cannot be fetched: (.*timed out|it took longer than 0.05 s)"):
             trusted("slow")
     finally:
         server.release.set()
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("path", ["drip", "drip-without-length", "drip-head"])
+def test_a_server_that_drips_has_a_deadline(
+    trusted: Callable[[str], bytes], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_documents, "TIMEOUT_S", 0.3)
+    with pytest.raises(FetchFailed, match=f"/{path} cannot be fetched: it took longer than 0.3 s"):
+        trusted(path)
 
 
 @pytest.mark.sockets

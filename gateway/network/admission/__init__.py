@@ -1,0 +1,1 @@
+"""What admits a connection: limits on connections, the share of unauthenticated ones, PROXY headers."""
