@@ -20,7 +20,7 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.app.authorization import make_authorizer
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.addresses import Network, parse_networks
+from headgate.gateway.config.addresses import IpNetwork, parse_networks
 from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -661,7 +661,7 @@ def _quota_windows(config: BrokerConfig) -> tuple[Windows, Windows]:
     )
 
 
-def _proxies(config: BrokerConfig) -> dict[str, Sequence[Network]]:
+def _proxies(config: BrokerConfig) -> dict[str, Sequence[IpNetwork]]:
     """The networks of trusted proxies by listener; a listener without one has no entry."""
     networks = {}
     for listener in config.listeners:

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from headgate.gateway.config.definition import INT_MAX, split_list
 
-Network = IPv4Network | IPv6Network
+IpNetwork = IPv4Network | IPv6Network
 
 
 def canonical(host: str) -> str | None:
@@ -33,6 +33,6 @@ def parse_limits(text: str) -> dict[str, int]:
     return limits
 
 
-def parse_networks(items: Iterable[str]) -> tuple[Network, ...]:
+def parse_networks(items: Iterable[str]) -> tuple[IpNetwork, ...]:
     """Networks and addresses; bits of an address behind the prefix are ignored. Raises ValueError."""
     return tuple(ip_network(item, strict=False) for item in items)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.gateway.config.addresses import parse_limits, parse_networks
-from headgate.gateway.config.definition import Form, Type, split_list
+from headgate.gateway.config.definition import TextForm, Type, split_list
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
 from headgate.protocol.security.secret import Secret
@@ -318,9 +318,9 @@ PENDING: dict[str, str] = {
 }
 
 # Settings with a form of their own.
-FORMS: Mapping[str, Form] = {
-    "max.connections.per.ip.overrides": Form(parse_limits, "host:limit, separated by commas, as in 192.0.2.1:100"),
-    "headgate.proxy.trusted": Form(lambda text: parse_networks(split_list(text)), "a list of networks, as in 10.0.0.0/8,192.0.2.1"),
+FORMS: Mapping[str, TextForm] = {
+    "max.connections.per.ip.overrides": TextForm(parse_limits, "host:limit, separated by commas, as in 192.0.2.1:100"),
+    "headgate.proxy.trusted": TextForm(lambda text: parse_networks(split_list(text)), "a list of networks, as in 10.0.0.0/8,192.0.2.1"),
 }
 
 # Settings that a listener may have a value of its own for: listener.name.<listener in lower case>.<setting>.

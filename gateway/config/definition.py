@@ -52,7 +52,7 @@ def note(effect: Effect, reason: str) -> str:
 Value = bool | int | float | str | tuple[str, ...] | Secret | None
 
 
-class Form(NamedTuple):
+class TextForm(NamedTuple):
     """A form of texts. `check(text)` raises ValueError for another one; `description` ends 'allowed is ...'."""
 
     check: Callable[[str], object]
@@ -74,7 +74,7 @@ class Definition(NamedTuple):
     effect: Effect = Effect.FULL
     reason: str = ""
     harmless: tuple[str, ...] = ()
-    form: Form | None = None
+    form: TextForm | None = None
 
     @property
     def is_sensitive(self) -> bool:

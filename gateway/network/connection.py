@@ -81,7 +81,7 @@ class Connection:
         "ended",
         "incomplete_since_ms",
         "is_late",
-        "needs_login",
+        "login",
         "outgoing",
         "starved",
         "unauthenticated",
@@ -107,7 +107,7 @@ class Connection:
         self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
         self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
         self.starved = False  # reads wait for memory
-        self.needs_login = False
+        self.login: Dispatching | None = None  # what the client has to log in by
         self.unauthenticated: UnauthenticatedConnection | None = None
         self._batcher = dispatcher.batcher
         self._dispatcher: Dispatching = dispatcher
@@ -121,6 +121,11 @@ class Connection:
         self._parked: Parked | None = None
         self._parked_bytes = 0
         self._muted: Parked | None = None  # stands in for a parked request while the client is throttled
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether the client has not logged in yet, as its listener asks for."""
+        return self.login is not None
 
     @property
     def parked(self) -> bool:
@@ -281,7 +286,7 @@ class Connection:
 
     def authenticated(self) -> None:
         """The client is known."""
-        self.needs_login = False
+        self.login = None
         if self.unauthenticated is not None:
             self.unauthenticated.end()
             self.unauthenticated = None

@@ -53,9 +53,8 @@ class Logins:
         """Have the client of a new connection log in, if its listener asks for that."""
         listener = self.listeners.get(connection.client.listener)
         if listener is not None:
-            connection.needs_login = True
             timer = self.services.scheduler.call_after(self._timeout_ms(), partial(_time_out, connection))
-            Login(self, connection, dispatcher, listener, timer)
+            connection.login = Login(self, connection, dispatcher, listener, timer)
 
 
 class Login:

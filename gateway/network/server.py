@@ -13,11 +13,12 @@ import trio
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
-from headgate.gateway.config.addresses import Network
+from headgate.gateway.config.addresses import IpNetwork
 from headgate.gateway.network import sockets
 from headgate.gateway.network.admission.connection_quotas import ConnectionQuotas, Limits
-from headgate.gateway.network.admission.proxies import ProxySocket, is_trusted, read_header
+from headgate.gateway.network.admission.proxies import ProxySocket, is_trusted
 from headgate.gateway.network.admission.proxy_header import MalformedProxyHeader
+from headgate.gateway.network.admission.streams import read_header
 from headgate.gateway.network.admission.unauthenticated import UnauthenticatedConnections
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.network.epoll import READING
@@ -67,7 +68,7 @@ class Server:
         open_stream: OpenStream | None = None,
         tls: Mapping[str, ListenerTls] = MappingProxyType({}),
         logins: Logins | None = None,
-        proxies: Mapping[str, Sequence[Network]] = MappingProxyType({}),
+        proxies: Mapping[str, Sequence[IpNetwork]] = MappingProxyType({}),
         windows: Windows = USUAL_WINDOWS,
     ) -> None:
         """`open_stream` makes the connections of links; None: TCP, by the engine where there is one.
@@ -176,7 +177,7 @@ class Server:
         def close(reason: str) -> None:
             self._scheduler.call_soon(partial(proxy.close, reason))
 
-        def done(sock: socket.socket, client: Client) -> None:
+        def resume(sock: socket.socket, client: Client) -> None:
             unauthenticated.end()
             driver = None if self._accepting.cancel_called else self._open(engine, sock, client)
             if driver is None:
@@ -193,7 +194,7 @@ class Server:
 
         unauthenticated = self._unauthenticated.add(close, self._clock.monotonic_ms())
         timeout_ms = self._limits.authentication_timeout_ms
-        proxy = ProxySocket(engine, sock, client, timeout_ms, done, gone, self._report_fault)
+        proxy = ProxySocket(engine, sock, client, timeout_ms, resume, gone, self._report_fault)
         return proxy
 
     def _open(self, engine: SocketEngine, sock: socket.socket, client: Client) -> SocketDriver | None:

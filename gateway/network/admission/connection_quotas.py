@@ -3,7 +3,7 @@
 As in Kafka (KIP-402, KIP-612): beyond a rate of the broker or of a listener, the listener accepts nothing for a while;
 an address beyond its own rate is disconnected after a pause. With several listeners, the one between brokers is
 protected: `max.connections` and the broker's rate do not hold for it. Unlike Kafka, whose listener stops to accept
-at `max.connections`, this broker refuses: the client and the log hear of it at once.
+at `max.connections`, this broker refuses: the client is disconnected, with a line in the log.
 
 Source: `ConnectionQuotas` of kafka.network, Apache Kafka 4.1.
 """

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final
 
-import trio
-
 from headgate.gateway.api.context import Client
-from headgate.gateway.config.addresses import Network
+from headgate.gateway.config.addresses import IpNetwork
 from headgate.gateway.network.admission.proxy_header import MalformedProxyHeader, ProxiedConnection, ProxyHeaderReader
 from headgate.gateway.network.socket_driver import CLOSED, OPEN, Engine, Phase
 from headgate.gateway.runtime.scheduler import Timer
@@ -21,7 +18,7 @@ TIMED_OUT: Final = "its PROXY header took longer than headgate.authentication.ti
 CUT: Final = "the proxy disconnected in the middle of its PROXY header"
 
 
-def is_trusted(address: str, networks: Sequence[Network]) -> bool:
+def is_trusted(address: str, networks: Sequence[IpNetwork]) -> bool:
     """Whether an address lies in one of the networks."""
     try:
         parsed = ip_address(address)
@@ -42,7 +39,7 @@ class _NoReplies:
 class ProxySocket:
     """One socket of an engine whose first bytes are a PROXY header."""
 
-    __slots__ = ("_done", "_engine", "_gone", "_reader", "_report", "_timer", "client", "phase", "queued", "socket")
+    __slots__ = ("_engine", "_gone", "_reader", "_report", "_resume", "_timer", "client", "phase", "queued", "socket")
     connection = _NoReplies()
 
     def __init__(
@@ -51,11 +48,11 @@ class ProxySocket:
         sock: socket.socket,
         client: Client,
         timeout_ms: float,
-        done: Callable[[socket.socket, Client], None],
+        resume: Callable[[socket.socket, Client], None],
         gone: Callable[[], None],
         report: Callable[[Client, str], None],
     ) -> None:
-        """`done(socket, client)` takes the socket over once its client is known; `gone()`: the socket is closed.
+        """`resume(socket, client)` takes the socket over once its client is known; `gone()`: the socket is closed.
 
         `report(client, reason)` reports the peer's fault.
         """
@@ -65,7 +62,7 @@ class ProxySocket:
         self.queued: int | None = None
         self._engine = engine
         self._reader = ProxyHeaderReader()
-        self._done, self._gone, self._report = done, gone, report
+        self._resume, self._gone, self._report = resume, gone, report
         self._timer: Timer | None = engine.scheduler.call_after(timeout_ms, lambda: self.close(TIMED_OUT))
 
     @property
@@ -92,7 +89,7 @@ class ProxySocket:
             return
         self._end()
         self._engine.detach(self)
-        self._done(self.socket, client_behind(self.client, reader.connection))
+        self._resume(self.socket, client_behind(self.client, reader.connection))
 
     def advance(self) -> None:
         """There is nothing to send."""
@@ -115,23 +112,3 @@ class ProxySocket:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-async def read_header(stream: trio.abc.Stream, proxy: Client, timeout_ms: float) -> Client | None:
-    """The client that the PROXY header of a stream names; None if the peer has gone before its first byte.
-
-    Raises MalformedProxyHeader, also for a header that takes too long.
-    """
-    reader = ProxyHeaderReader()
-    with trio.move_on_after(timeout_ms / 1000):
-        while not reader.is_done:
-            data = b""
-            with suppress(trio.BrokenResourceError):
-                data = bytes(await stream.receive_some(reader.wanted))
-            if not data:
-                if reader.has_begun:
-                    raise MalformedProxyHeader(CUT)
-                return None
-            reader.feed(data)
-        return client_behind(proxy, reader.connection)
-    raise MalformedProxyHeader(TIMED_OUT)

@@ -327,10 +327,11 @@ def test_a_broker_gets_the_place_of_the_idlest_client(caplog: pytest.LogCaptureF
             TrioClock(),
         )
         limits = LIMITS._replace(max_connections=2, protected_listener="BROKERS")
-        server = Server(dispatcher, limits, clock, Scheduler(clock))  # type: ignore[arg-type]
+        scheduler = Scheduler(clock)
+        server = Server(dispatcher, limits, clock, scheduler)  # type: ignore[arg-type]
         async with trio.open_nursery() as nursery:
             await nursery.start(server.serve, [("CLIENTS", clients), ("BROKERS", brokers)])
-            await nursery.start(server._scheduler.run)
+            await nursery.start(scheduler.run)
             idle, busy = clients.connect(), clients.connect()
             await echo(idle, b"one")
             await trio.sleep(1)
