@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from headgate.tools.client.client import DEFAULT_TIMEOUT_S
+from headgate.tools.client.security_option import add_security_option
 
 _LONGEST_TIMEOUT_S = 86_400
 
@@ -52,6 +53,7 @@ def common_options() -> argparse.ArgumentParser:
     common.add_argument(
         "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
     )
+    add_security_option(common)
     common.add_argument("--timeout", type=seconds, default=DEFAULT_TIMEOUT_S, metavar="seconds", help="default: 30")
     add_format_options(common)
     return common

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate quotas <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
+        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
             result: CommandResult = options.run(cluster, options)
     except (ClientError, UsageError) as error:
         result = CommandResult(failures=[str(error)])

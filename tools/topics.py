@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate topics <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        with Client(options.bootstrap_server, timeout_s=options.timeout) as client:
+        with Client(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as client:
             result = CommandResult(*options.run(client, options))
     except ClientError as error:
         result = CommandResult(failures=[str(error)])

@@ -89,6 +89,11 @@ class ClientSecurity:
         """The SASL mechanism; empty without a login."""
         return "" if self._login is None else self._login.mechanism
 
+    @property
+    def shows_certificate(self) -> bool:
+        """Whether the client has a key store."""
+        return self.tls.keystore_location is not None or self.tls.keystore_key is not None
+
     def ssl_context(self) -> ssl.SSLContext:
         """The context for a new connection; stores are read again after a change. Raises InvalidClientSecurity."""
         # Not at the head: a client without TLS does not import `cryptography`

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate acls <arguments>`; return the exit code."""
     given = _parser().parse_args(arguments)
     try:
-        with Cluster(given.bootstrap_server, timeout_s=given.timeout) as cluster:
+        with Cluster(given.bootstrap_server, timeout_s=given.timeout, security=given.security) as cluster:
             result: CommandResult = given.run(cluster, given)
     except (ClientError, UsageError) as error:
         result = CommandResult(failures=[str(error)])

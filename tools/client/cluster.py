@@ -18,8 +18,9 @@ from headgate.protocol.client.routing import ANY_BROKER, Routes, Routing
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.find_coordinator import GROUP
 from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.client.client import DEFAULT_TIMEOUT_S, Client, ClientError
+from headgate.tools.client.client import DEFAULT_TIMEOUT_S, PLAINTEXT, Client, ClientError, SecurityError
 
 _LASTING = frozenset(
     {
@@ -74,11 +75,13 @@ class Cluster:
         retries: RetryPolicy = _OF_COMMANDS,
         *,
         request_timeout_s: float | None = None,
+        security: ClientSecurity = PLAINTEXT,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`timeout_s`: for a question with all repetitions. `request_timeout_s`: for one request; default: the same."""
         self.bootstrap = bootstrap
+        self._security = security
         self.routing = Routing()
         self._timeout_s, self._request_timeout_s = timeout_s, request_timeout_s or timeout_s
         self._retries, self._clock, self._sleep = retries, clock, sleep
@@ -177,6 +180,8 @@ class Cluster:
         """One answer or failure for each key. Raises ClientError if no broker names the routes."""
         try:
             nodes, unrouted = route(keys)
+        except SecurityError:
+            raise
         except ClientError as error:
             lost = Failure(ErrorCode.NONE, str(error))
             if not self._retries.repeats(lost):
@@ -192,6 +197,8 @@ class Cluster:
                         if key in missing:
                             del missing[key]
                             yield key, answer
+            except SecurityError:
+                raise
             except ClientError as error:
                 reason = str(error)
             for key in missing:
@@ -237,7 +244,7 @@ class Cluster:
         """The connection to a broker. Raises ClientError."""
         first = self._clients.get(ANY_BROKER)
         if node == ANY_BROKER:
-            client = first or Client(self.bootstrap, timeout_s=self._request_timeout_s)
+            client = first or Client(self.bootstrap, timeout_s=self._request_timeout_s, security=self._security)
         elif first is not None and first.address == self.routing.addresses[node]:
             return first
         else:
@@ -247,9 +254,9 @@ class Cluster:
 
     def _dial(self, node: int, address: str) -> Client:
         try:
-            return Client(address, timeout_s=self._request_timeout_s)
+            return Client(address, timeout_s=self._request_timeout_s, security=self._security)
         except ClientError as error:
-            raise ClientError(f"broker {node} is advertised at {address}: {error}") from None
+            raise type(error)(f"broker {node} is advertised at {address}: {error}") from None
 
     def disconnect(self, client: Client) -> None:
         """Close a connection; the next question to its broker opens another."""

@@ -38,7 +38,7 @@ class FakeClient:
         self.asked: list[Any] = []
         self.bootstrap = ""
 
-    def __call__(self, bootstrap: str, timeout_s: float) -> Self:
+    def __call__(self, bootstrap: str, timeout_s: float, security: object) -> Self:
         self.bootstrap = bootstrap
         return self
 

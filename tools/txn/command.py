@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     options.check(options)
     try:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
+        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
             result: CommandResult = options.run(cluster, options)
     except ClientError as error:
         result = CommandResult(failures=[str(error)])
