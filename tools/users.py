@@ -70,7 +70,7 @@ def main(arguments: Sequence[str], store_users: StoreUsers | None = None) -> int
 
 def _run(options: argparse.Namespace) -> CommandResult:
     requests = _additions(options) if options.run is run_add else []  # the prompt comes before the connection
-    with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
+    with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
         result: CommandResult = options.run(cluster, options, requests)
     return result
 

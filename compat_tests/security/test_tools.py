@@ -78,9 +78,9 @@ def test_a_signed_token_of_a_file_logs_in(logins: LoginBroker, tmp_path: Path) -
     assert run(tmp_path, logins.address(SIGNED), settings, "topics", "list")[0] == 0
 
 
-@pytest.mark.parametrize("words", [("groups", "list"), ("txn", "list"), ("acls", "list"), ("quotas", "list")])
-def test_every_kind_of_command_logs_in(logins: LoginBroker, tmp_path: Path, words: tuple[str, ...]) -> None:
-    code, _, errors = run(tmp_path, logins.address(EVERY), login(logins.certificates, "SCRAM-SHA-256"), *words)
+@pytest.mark.parametrize("command", ["groups", "txn", "acls", "quotas", "users"])
+def test_every_kind_of_command_logs_in(logins: LoginBroker, tmp_path: Path, command: str) -> None:
+    code, _, errors = run(tmp_path, logins.address(EVERY), login(logins.certificates, "SCRAM-SHA-256"), command, "list")
     assert "broker refuses" not in errors
     assert code == 0 or "SECURITY_DISABLED" in errors
 

@@ -1,16 +1,23 @@
 """The tools' client: what it asks, and what it says when it gets no answer."""
 
 import socket
+from types import SimpleNamespace
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.client.tests.scripted_peer import Answer
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headgate.protocol.schema import Message
-from headgate.tools.client.client import Client, ClientError, parse_addresses
+from headgate.protocol.security.client_security import ClientSecurity
+from headgate.tools.client import client as client_module
+from headgate.tools.client.client import Client, ClientError, SecurityError, parse_addresses
+from headgate.tools.client.cluster import Cluster, RetryPolicy
 from headgate.tools.tests.fake_broker import SERVED, fake_broker
 
 
@@ -164,3 +171,63 @@ def test_a_silent_broker_is_an_error() -> None:
         pytest.raises(ClientError, match=r"did not answer ApiVersionsRequest within 0\.01 s"),
     ):
         Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.01)
+
+
+LINE = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hush";'
+LOGIN = ClientSecurity.of_properties(
+    {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": LINE}
+)
+WITH_SASL = ApiVersionsResponse(api_keys=[*SERVED.api_keys, ApiVersion(17, 0, 1), ApiVersion(36, 0, 2)])
+
+
+def with_login(asked: list[str], refusal: str = "") -> Answer:
+    """A broker whose sessions last 10 s."""
+
+    def answer(request: Message, version: int) -> Message:
+        asked.append(type(request).__name__)
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED if refusal else ErrorCode.NONE
+        responses = {
+            ApiVersionsRequest: WITH_SASL,
+            MetadataRequest: MetadataResponse(cluster_id="c"),
+            SaslHandshakeRequest: SaslHandshakeResponse(mechanisms=["PLAIN"]),
+            SaslAuthenticateRequest: SaslAuthenticateResponse(code, refusal, session_lifetime_ms=10_000),
+        }
+        return responses[type(request)]
+
+    return answer
+
+
+@pytest.mark.sockets
+def test_a_session_is_renewed_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    with fake_broker(with_login(asked)) as address, Client(address, security=LOGIN) as client:
+        login = ["SaslHandshakeRequest", "SaslAuthenticateRequest"]
+        assert asked == ["ApiVersionsRequest", *login]
+        for after_s, expected in ((8.4, []), (0.2, login), (0.1, []), (8.5, login)):
+            del asked[:]
+            clock.now_s += after_s
+            client.ask(MetadataRequest(topics=[]))
+            assert asked == [*expected, "MetadataRequest"]
+
+
+@pytest.mark.sockets
+def test_a_refused_login_is_not_repeated() -> None:
+    asked: list[str] = []
+    repeats = RetryPolicy(lambda _failure: True)
+    with fake_broker(with_login(asked, "wrong password")) as address:
+        cluster = Cluster(address, retries=repeats, security=LOGIN)
+        with pytest.raises(SecurityError, match="the broker refuses the login by PLAIN: wrong password") as refused:
+            cluster.ask_any("key", lambda client: Failure(ErrorCode.NONE, "never asked"))
+    assert asked.count("SaslAuthenticateRequest") == 1
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.sockets
+def test_an_alert_of_tls_names_the_protocol() -> None:
+    with (
+        fake_broker(lambda request, version: b"\x15\x03\x03\0\x02\x02\x50") as address,
+        pytest.raises(SecurityError, match=r"speaks TLS; set security\.protocol=SSL or SASL_SSL"),
+    ):
+        Client(address)

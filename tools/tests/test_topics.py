@@ -177,7 +177,7 @@ def test_an_unknown_error_code_is_shown_by_its_number(answering: Answering, caps
 
 
 def test_a_command_without_a_broker_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(bootstrap: str, timeout_s: float) -> None:
+    def refuse(bootstrap: str, timeout_s: float, security: object) -> None:
         raise ClientError("no broker answers")
 
     monkeypatch.setattr(topics, "Client", refuse)
