@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from compat_tests.harness.apache_kafka import ROOT
-from compat_tests.matrix import usage
+from compat_tests.matrix import permissions, usage
+from compat_tests.matrix.permissions import Permissions
 from compat_tests.matrix.usage import Used
 
 PAGE: Final = ROOT / "docs" / "protocol.md"
@@ -32,8 +33,14 @@ OffsetFetch 0, whose offsets are in ZooKeeper, are there with `zookeeper.connect
 
 {clients}
 
-| key | API | versions | handler | used by named clients |
-|---|---|---|---|---|
+With an authorizer an API asks for the ACLs of the column `ACLs`, and a client with `All` of a resource has each of its
+operations. `Describe` is allowed by Read, Write, Delete and Alter too, `DescribeConfigs` by AlterConfigs. Behind `or`
+is an operation in place of another one. The column is made from answers of Kafka 4.1 and 3.9, in KRaft and with
+ZooKeeper, to clients with 76 sets of ACLs (`gateway/api/tests/under_acls/`): the last column has the versions in which
+Headgate's answers are compared with them, field by field.
+
+| key | API | versions | handler | used by named clients | ACLs | compared |
+|---|---|---|---|---|---|---|
 """
 CLIENTS: Final = "The clients, some with the version of the protocol that they were configured for:"
 # compat_tests import nothing of ours: another process asks what is registered
@@ -71,9 +78,9 @@ def served() -> list[Served]:
     ]
 
 
-def page(apis: Iterable[Served], used: Mapping[str, Used]) -> str:
+def page(apis: Iterable[Served], used: Mapping[str, Used], asked: Mapping[str, Permissions]) -> str:
     apis = list(apis)
-    rows = "".join(row(api, clients_of(api, used)) for api in apis)
+    rows = "".join(row(api, clients_of(api, used), asked.get(api.name)) for api in apis)
     clients = textwrap.fill(f"{CLIENTS} {by_family(used)}.", 120, break_long_words=False, break_on_hyphens=False)
     return HEAD.format(clients=clients) + rows + "".join(section(api, clients_of(api, used)) for api in apis)
 
@@ -87,10 +94,12 @@ def clients_of(api: Served, used: Mapping[str, Used]) -> dict[int, list[str]]:
     return {version: clients for version, clients in found.items() if clients}
 
 
-def row(api: Served, clients: Mapping[int, list[str]]) -> str:
+def row(api: Served, clients: Mapping[int, list[str]], asked: Permissions | None) -> str:
     versions = str(api.first) if api.first == api.last else f"{api.first}-{api.last}"
     files = ", ".join(f"`{file}`" for file in api.files)
-    return f"| {api.key} | {api.name} | {versions} | {files} | {', '.join(spans(clients)) or '-'} |\n"
+    cells = [str(api.key), api.name, versions, files, ", ".join(spans(clients)) or "-"]
+    cells += ["-", "-"] if asked is None else [str(asked) or "none", ", ".join(spans(asked.versions))]
+    return f"| {' | '.join(cells)} |\n"
 
 
 def spans(versions: Iterable[int]) -> Iterator[str]:
@@ -126,7 +135,7 @@ def in_order(client: str) -> list[tuple[int, str]]:
 
 
 def main() -> None:
-    PAGE.write_text(page(served(), usage.load()))
+    PAGE.write_text(page(served(), usage.load(), permissions.load()))
 
 
 if __name__ == "__main__":

@@ -105,9 +105,12 @@ def _append(
 
 
 def _authorize(authorization: Authorization) -> None:
-    """Require WRITE on each topic and the transactional id. Kafka 3.0 dropped IDEMPOTENT_WRITE here (KIP-679)."""
+    """Require WRITE on each topic, and for batches of a transaction on the transactional id.
+
+    Kafka 3.0 dropped IDEMPOTENT_WRITE here (KIP-679).
+    """
     transactional_id = authorization.request.transactional_id
-    if transactional_id is not None:
+    if transactional_id is not None and has_transactional_batch(authorization.request):
         authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
     _authorize_topics(authorization)
 

@@ -177,4 +177,4 @@ def test_an_error_of_a_partition_is_a_failure(model: ModelCluster) -> None:
     with opened() as cluster:
         found, failed = find_oldest_unread(cluster, {FetchPosition(A0, 0): 1})
     assert not found
-    assert failed[FetchPosition(A0, 0)].text == "Not authorized for this topic (TOPIC_AUTHORIZATION_FAILED)"
+    assert failed[FetchPosition(A0, 0)].text == "Topic authorization failed (TOPIC_AUTHORIZATION_FAILED)"

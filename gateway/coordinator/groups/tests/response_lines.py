@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopicConfigs
@@ -20,6 +20,8 @@ CONFIGS = ("cleanup.policy", "retention.ms", "segment.bytes", "max.message.bytes
 class ResponseLines:
     """Knows topics by their ids."""
 
+    hidden: ClassVar[frozenset[str]] = HIDDEN
+
     def __init__(self) -> None:
         self.ids: dict[bytes, str] = {}
 
@@ -31,7 +33,7 @@ class ResponseLines:
         fields = [
             f"{field.name}={self._field(field.name, getattr(value, field.name), version, ordered)}"
             for field in fields_in(type(value), version)
-            if field.name not in HIDDEN and getattr(value, field.name) != field.default()
+            if field.name not in self.hidden and getattr(value, field.name) != field.default()
         ]
         return f"({' '.join(fields)})"
 
