@@ -126,18 +126,21 @@ class Authorization:
         is_allowed: Callable[[Any], bool],
         refuse: Callable[[list[Any]], list[Any]] | None = None,
         code: ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        message: str = "",
     ) -> None:
         """Remove denied elements from the request's `request_field`; add their rows to the response's `response_field`.
 
         `refuse`: makes the rows of denied elements; by default they are those of the message's own error response. If
-        every element is denied, the handler is not called.
+        every element is denied, the handler is not called. `message`: in place of the error's own.
         """
         elements = getattr(self.request, request_field)
         kept = [element for element in elements if is_allowed(element)]
         if len(kept) == len(elements):
             return
         left_out = [element for element in elements if not is_allowed(element)]
-        response = _with(self.request, request_field, left_out).error_response(self.context.version, code, code.message)
+        response = _with(self.request, request_field, left_out).error_response(
+            self.context.version, code, message or code.message
+        )
         if refuse is not None:
             setattr(response, response_field, refuse(left_out))
             if hasattr(response, "error_code"):  # the error of the whole request

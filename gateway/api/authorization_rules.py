@@ -55,11 +55,12 @@ def elements(
     response_field: str,
     name_of: Callable[[Any], str] = str,
     or_cluster: AclOperation | None = None,
+    message: str = "",
 ) -> Rule:
     """Require the operation on every element of an array of the request; rows of denied ones go into the response.
 
     `request_field`, `response_field`: the names of these arrays. `or_cluster`: an operation on the cluster that allows
-    all elements.
+    all elements. `message`: in denied rows, in place of the error's own.
     """
 
     def rule(authorization: Authorization) -> None:
@@ -69,6 +70,7 @@ def elements(
                 response_field,
                 lambda element: authorization.allows(operation, resource, name_of(element)),
                 code=DENIALS[resource],
+                message=message,
             )
 
     return rule

@@ -46,7 +46,13 @@ def _authorize_configs(authorization: Authorization) -> None:
 
 
 _authorize_topics = elements(
-    AclOperation.CREATE, AclResource.TOPIC, "topics", "topics", attrgetter("name"), or_cluster=AclOperation.CREATE
+    AclOperation.CREATE,
+    AclResource.TOPIC,
+    "topics",
+    "topics",
+    attrgetter("name"),
+    or_cluster=AclOperation.CREATE,
+    message="Authorization failed.",
 )
 
 

@@ -27,20 +27,32 @@ Key = tuple[str | None, bytes]
 
 
 def _authorize(authorization: Authorization) -> None:
-    """Require DELETE on the cluster, or on each topic. The name of a denied id needs DESCRIBE."""
+    """Require DELETE on the cluster, or DELETE on each topic, and DESCRIBE on those that are named.
+
+    Who may only DESCRIBE a topic learns that there is none. The name of a denied id needs DESCRIBE.
+    """
     if authorization.allows_cluster(AclOperation.DELETE):
         return
     if authorization.context.version >= 6:
         authorization.split(
             "topics",
             "responses",
-            lambda topic: authorization.allows_topic(AclOperation.DELETE, topic.name or "", topic.topic_id),
+            lambda topic: (
+                authorization.allows_topic(AclOperation.DELETE, "", topic.topic_id)
+                if topic.name is None
+                else _allows_name(authorization, topic.name)
+            ),
             partial(_denied, authorization),
         )
     else:
-        authorization.split(
-            "topic_names", "responses", lambda name: authorization.allows(AclOperation.DELETE, AclResource.TOPIC, name)
-        )
+        authorization.split("topic_names", "responses", partial(_allows_name, authorization))
+
+
+def _allows_name(authorization: Authorization, name: str) -> bool:
+    if not authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name):
+        return False
+    topics = authorization.context.broker.metadata.image.topics
+    return name not in topics or authorization.allows(AclOperation.DELETE, AclResource.TOPIC, name)
 
 
 def _denied(authorization: Authorization, topics: list[DeleteTopicState]) -> list[DeletableTopicResult]:

@@ -86,9 +86,12 @@ def _of(
 
 
 def _everything() -> Iterator[AclBinding]:
-    for resource in OPERATIONS:
-        name = GIVEN[resource][0] if resource is AclResource.CLUSTER else "*"
-        yield AclBinding(resource, name, _LITERAL, NONE, "*", _O.ALL, _ALLOW)
+    """Every operation on everything, but those that the cluster does not have: DELETE of it would be that of topics."""
+    for resource, operations in OPERATIONS.items():
+        is_cluster = resource is AclResource.CLUSTER
+        for operation in operations if is_cluster else (_O.ALL,):
+            name = GIVEN[resource][0] if is_cluster else "*"
+            yield AclBinding(resource, name, _LITERAL, NONE, "*", operation, _ALLOW)
 
 
 def _forms() -> dict[str, list[AclBinding]]:

@@ -60,8 +60,8 @@ def _topics() -> Iterator[Question]:
     creatable = [CreatableTopic(name, 2, 1) for name in ("t", "u", "new", "other")]
     yield question("created", CreateTopicsRequest(creatable, 10_000), [0, 7], ("new", "other"))
     yield question("checked", CreateTopicsRequest(creatable, 10_000, True), range(1, 8))
-    names = ["doomed", "kept", "new", "gone"]
-    existing = ("doomed", "kept")
+    names = ["doomed", "stays", "new", "gone"]
+    existing = ("doomed", "stays")
     yield question("names", DeleteTopicsRequest(topic_names=names, timeout_ms=10_000), range(6), existing)
     states = [DeleteTopicState(name) for name in names]
     yield question("names", DeleteTopicsRequest(states, timeout_ms=10_000), [6], existing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from headgate.gateway.api.tests.under_acls.questions import Ids, Question, named, question
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -36,33 +37,28 @@ def data_questions() -> Iterator[Question]:
 
 
 def _produce() -> Iterator[Question]:
-    def rows(ids: Ids, version: int, records: bytes) -> list[TopicProduceData]:
-        # Of the second partition: the end of the first stays where it is
-        return [
-            TopicProduceData(name, named(ids, name) if version >= 13 else bytes(16), [PartitionProduceData(1, records)])
-            for name in TOPICS
-        ]
-
-    def records_of(version: int) -> bytes:
-        return bytes(batch.build(RECORDS) if version >= 3 else legacy.build(RECORDS, int(version == 2)))
-
-    yield Question(
-        "plain", lambda ids, version: ProduceRequest(None, 1, 1000, rows(ids, version, records_of(version))), range(14)
-    )
-    yield Question(
-        "transactional id without a transaction",
-        lambda ids, version: ProduceRequest("x", -1, 1000, rows(ids, version, records_of(version))),
-        range(3, 14),
-    )
-    transactional = bytes(
-        batch.build(RECORDS, producer_id=NO_PRODUCER, producer_epoch=0, base_sequence=0, is_transactional=True)
-    )
+    yield Question("plain", partial(_produced, None, is_transactional=False), range(14))
+    plain = partial(_produced, "x", is_transactional=False)
+    yield Question("transactional id without a transaction", plain, range(3, 14))
     for label, key in {"in a transaction": "x", "in another transaction": "y", "in no transaction": None}.items():
-        yield Question(
-            label,
-            lambda ids, version, key=key: ProduceRequest(key, -1, 1000, rows(ids, version, transactional)),
-            range(3, 14),
+        yield Question(label, partial(_produced, key, is_transactional=True), range(3, 14))
+
+
+def _produced(key: str | None, ids: Ids, version: int, *, is_transactional: bool) -> ProduceRequest:
+    """A record for the second partition of each topic: the end of the first one stays where it is."""
+    if is_transactional:
+        records = batch.build(
+            RECORDS, producer_id=NO_PRODUCER, producer_epoch=0, base_sequence=0, is_transactional=True
         )
+    else:
+        records = batch.build(RECORDS) if version >= 3 else legacy.build(RECORDS, int(version == 2))
+    rows = [
+        TopicProduceData(
+            name, named(ids, name) if version >= 13 else bytes(16), [PartitionProduceData(1, bytes(records))]
+        )
+        for name in TOPICS
+    ]
+    return ProduceRequest(key, 1 if key is None else -1, 1000, rows)
 
 
 def _fetch() -> Iterator[Question]:
@@ -72,15 +68,16 @@ def _fetch() -> Iterator[Question]:
             return [FetchTopic(topic_id=named(ids, name), partitions=[row]) for name in TOPICS]
         return [FetchTopic(name, partitions=[row]) for name in TOPICS]
 
+    def of_consumer(ids: Ids, version: int) -> FetchRequest:
+        return FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=-1, topics=topics(ids, version))
+
     def of_follower(ids: Ids, version: int) -> FetchRequest:
         if version >= 15:
-            return FetchRequest(
-                replica_state=ReplicaState(7, -1), max_wait_ms=0, min_bytes=0, topics=topics(ids, version)
-            )
+            follower = ReplicaState(7, -1)
+            return FetchRequest(replica_state=follower, max_wait_ms=0, min_bytes=0, topics=topics(ids, version))
         return FetchRequest(replica_id=7, max_wait_ms=0, min_bytes=0, topics=topics(ids, version))
 
-    whole = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1}
-    yield Question("of a consumer", lambda ids, version: FetchRequest(topics=topics(ids, version), **whole), range(19))
+    yield Question("of a consumer", of_consumer, range(19))
     yield Question("of a follower", of_follower, range(19))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from headgate.gateway.api.tests.under_acls.questions import Ids, Question, named, question
 from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -84,7 +85,7 @@ def commit(group: str, ids: Ids, version: int) -> OffsetCommitRequest:
 
 def _offsets() -> Iterator[Question]:
     for group in ("g", "h"):
-        yield Question(group, lambda ids, version, group=group: commit(group, ids, version), range(1, 11))
+        yield Question(group, partial(commit, group), range(1, 11))
         named_topics = [OffsetFetchRequestTopic(name, [0]) for name in TOPICS]
         yield question(group, OffsetFetchRequest(group, named_topics), range(1, 8))
         yield question(f"{group}, all topics", OffsetFetchRequest(group, None), range(2, 8))

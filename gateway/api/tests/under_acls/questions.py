@@ -18,12 +18,14 @@ class Question(NamedTuple):
     """A request to the broker.
 
     `restore`: the names of topics and groups that an allowed request changes; the administrator makes them as before.
+    `clients`: those that ask; by default all.
     """
 
     label: str
     make: Callable[[Ids, int], Message]
     versions: Iterable[int]
     restore: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
 
 
 def question(label: str, request: Message, versions: Iterable[int] = (), restore: tuple[str, ...] = ()) -> Question:

@@ -18,16 +18,16 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from copy import copy
 from itertools import chain, groupby
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.gateway.api.authorization import DENIALS
 from headgate.gateway.api.tests.under_acls.acl_sets import ADMIN, ALL, NONE, acl_sets
 from headgate.gateway.api.tests.under_acls.admin_questions import ZED, admin_questions
 from headgate.gateway.api.tests.under_acls.data_questions import RECORDS, data_questions
 from headgate.gateway.api.tests.under_acls.group_questions import commit, group_questions
-from headgate.gateway.api.tests.under_acls.questions import Question
+from headgate.gateway.api.tests.under_acls.order_questions import order_questions
+from headgate.gateway.api.tests.under_acls.questions import Ids, Question
 from headgate.gateway.api.tests.under_acls.transaction_questions import transaction_questions
 from headgate.gateway.coordinator.groups.tests.response_lines import HIDDEN, ResponseLines
 from headgate.protocol.acls import AclBinding
@@ -46,7 +46,7 @@ from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message, Struct
 
-EXISTING = ("t", "u", "doomed", "kept")
+EXISTING = ("t", "u", "doomed", "stays")
 SETTINGS = {
     "num.partitions": "2",
     "offsets.topic.num.partitions": "2",
@@ -61,6 +61,10 @@ OF_OBJECTS = r"Request Request\(.*\) (needs \w+ permission|is not authorized)\."
 """Kafka's message where a whole request needs an operation on the cluster: it has addresses of objects."""
 SECONDS = 20
 PATIENCE_S = 0.02
+
+
+Answers: TypeAlias = dict[tuple[str, int], dict[str, str]]
+"""By question and version: the answers by client."""
 
 
 class Broker(Protocol):
@@ -96,7 +100,13 @@ class AnswerLines(ResponseLines):
 
 
 def questions() -> Iterator[Question]:
-    yield from chain(data_questions(), group_questions(), transaction_questions(), admin_questions())
+    yield from chain(data_questions(), group_questions(), transaction_questions(), admin_questions(), order_questions())
+
+
+def question_name(question: Question, ids: Ids) -> str:
+    """The API and the label."""
+    request = question.make(ids, next(iter(question.versions)))
+    return f"{type(request).__name__.removesuffix('Request')}: {question.label}"
 
 
 class Scenario:
@@ -105,21 +115,20 @@ class Scenario:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.lines = AnswerLines()
-        self.answers: dict[tuple[str, int], dict[str, str]] = {}
-        """By question and version: the answers by client."""
+        self.answers: Answers = {}
 
-    def play(self, versions: Iterable[int] | None = None) -> None:
-        """Ask everything; with `versions`, only the questions in the newest of their versions."""
+    def play(self, *, newest_only: bool = False) -> None:
+        """Ask everything, or each question in the newest of its versions."""
         self.set_up()
         for question in questions():
-            for version in question.versions:
+            versions = [*question.versions]
+            for version in versions[-1:] if newest_only else versions:
                 self._ask(question, version)
 
     def set_up(self) -> None:
         self._create(EXISTING)
-        records = bytes(batch.build(RECORDS))
-        rows = [TopicProduceData(name, partition_data=[PartitionProduceData(0, records)]) for name in EXISTING]
-        self._until(lambda: not self._has_errors(self.admin(ProduceRequest(None, -1, 10_000, rows), 9).responses))
+        for name in EXISTING:
+            self._until(lambda name=name: self._produce(name))
         self._until(lambda: not self._failed(FindCoordinatorRequest("g"), 3))
         self._until(lambda: not self._failed(FindCoordinatorRequest("x", 1), 3))
         for key in ("x", "y"):
@@ -133,9 +142,10 @@ class Scenario:
     def admin(self, request: Message, version: int) -> Any:
         return self.broker.ask(ADMIN, request, version)
 
-    @staticmethod
-    def _has_errors(topics: Iterable[Any]) -> bool:
-        return any(row.error_code for topic in topics for row in topic.partition_responses)
+    def _produce(self, name: str) -> bool:
+        data = [PartitionProduceData(0, bytes(batch.build(RECORDS)))]
+        response = self.admin(ProduceRequest(None, -1, 10_000, [TopicProduceData(name, partition_data=data)]), 9)
+        return not response.responses[0].partition_responses[0].error_code
 
     def _failed(self, request: Message, version: int) -> bool:
         return bool(self.admin(request, version).error_code)
@@ -179,7 +189,7 @@ class Scenario:
 
     def _ask(self, question: Question, version: int) -> None:
         answers: dict[str, str] = {}
-        for client in acl_sets():
+        for client in question.clients or acl_sets():
             ids = {name: topic_id for topic_id, name in self.lines.ids.items()}
             request = question.make(ids, version)
             response = self.broker.ask(client, request, version)
@@ -189,7 +199,7 @@ class Scenario:
             self._restore(question.restore, response)
         if {*answers.values()} == {END}:  # Kafka 4.1 says that it serves Produce 0 to 2
             return
-        name = f"{type(request).__name__.removesuffix('Request')}: {question.label}"
+        name = question_name(question, ids)
         assert (name, version) not in self.answers, name
         self.answers[name, version] = answers
 
@@ -248,7 +258,7 @@ def creation_of(acl: AclBinding) -> AclCreation:
 # The files
 
 
-def text(answers: dict[tuple[str, int], dict[str, str]]) -> Iterator[str]:
+def text(answers: Answers) -> Iterator[str]:
     """The lines of a file: consecutive versions with equal answers have one."""
     for name, group in groupby(answers.items(), key=lambda item: item[0][0]):
         for versions, by_client in _spans([(version, by_client) for (_, version), by_client in group]):
@@ -267,7 +277,7 @@ def _spans(rows: list[tuple[int, dict[str, str]]]) -> Iterator[tuple[str, dict[s
 def _by_answer(by_client: dict[str, str]) -> Iterator[tuple[str, str]]:
     clients: dict[str, list[str]] = {}
     for client, answer in by_client.items():
-        usual = by_client[_like(client)]
+        usual = by_client.get(_like(client))
         if answer != usual or client in (NONE, ALL):
             clients.setdefault(answer, []).append(client)
     for answer, names in clients.items():
@@ -279,16 +289,17 @@ def _like(client: str) -> str:
     return ALL if client.startswith("but-") else NONE
 
 
-def parse(lines: Iterable[str]) -> dict[tuple[str, int], dict[str, str]]:
+def parse(lines: Iterable[str]) -> Answers:
     """The answers of a file."""
-    answers: dict[tuple[str, int], dict[str, str]] = {}
+    answers: Answers = {}
     for line in lines:
         name, versions, clients, answer = line.split("\t")
         first, _, last = versions.partition("-")
         for version in range(int(first), int(last or first) + 1):
             answers.setdefault((name, version), {}).update(dict.fromkeys(clients.split(), answer))
     return {
-        key: {client: row.get(client) or row[_like(client)] for client in acl_sets()} for key, row in answers.items()
+        key: {**{client: row[_like(client)] for client in acl_sets() if ALL in row}, **row}
+        for key, row in answers.items()
     }
 
 

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from headgate.gateway.api.context import Client
+from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.tests.under_acls.acl_sets import ADMIN, HOST
-from headgate.gateway.api.tests.under_acls.scenario import SETTINGS, Scenario, parse
+from headgate.gateway.api.tests.under_acls.scenario import (
+    SETTINGS,
+    Answers,
+    Scenario,
+    parse,
+    question_name,
+    questions,
+    text,
+)
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.schema import Message
+from headgate.protocol.tests.examples import first_in_unit
+
+pytestmark = pytest.mark.slow
+
+KAFKAS = ("41", "39", "39_zookeeper")
+HERE = Path(__file__).parent
+
+
+class Difference(NamedTuple):
+    """Answers that differ on purpose: of a question, to some clients, in some versions, by some Kafkas."""
+
+    question: str
+    reason: str
+    first: int = 0
+    last: int = 99
+    kafkas: tuple[str, ...] = KAFKAS
+
+    def has(self, kafka: str, name: str, version: int) -> bool:
+        return name.startswith(self.question) and self.first <= version <= self.last and kafka in self.kafkas
+
+
+DIFFERENCES: list[Difference] = []
 
 
 class DispatchingBroker:
@@ -27,6 +61,8 @@ class DispatchingBroker:
             "super.users": f"User:{ADMIN}",
         }
         self.node = HandlerBroker(directory, **{name.replace(".", "_"): value for name, value in settings.items()})
+        # All APIs: a broker without ZooKeeper does not serve those between brokers
+        self._dispatcher = Dispatcher(self.node.services, load(), self.node.parts.dispatcher.authorizer)
         self._clients: dict[str, Client] = {}
 
     def wait(self) -> None:
@@ -41,7 +77,7 @@ class DispatchingBroker:
         write(request, version, frame, [])
         known = self._clients.setdefault(client, Client(HOST, 50_000, HOST, 9092, principal=f"User:{client}"))
         replies: list[Any] = []
-        reply = self.node.parts.dispatcher.dispatch(memoryview(frame), known, replies.append)
+        reply = self._dispatcher.dispatch(memoryview(frame), known, replies.append)
         if isinstance(reply, list):
             replies.append(reply)
         self.node.services.batcher.write_all()
@@ -60,3 +96,41 @@ class DispatchingBroker:
         response, end = read(registry.response_class(request.api_key), version, data[4:], position)
         assert end == len(data) - 4
         return response
+
+
+@pytest.fixture(scope="module", params=first_in_unit(["newest versions", "all versions"]))
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    broker = DispatchingBroker(tmp_path_factory.mktemp("data"))
+    scenario = Scenario(broker)
+    scenario.play(newest_only=request.param == "newest versions")
+    yield scenario.answers
+    broker.node.close()
+
+
+@pytest.mark.parametrize("kafka", KAFKAS)
+def test_the_answers_are_those_of_kafka(answers: Answers, kafka: str) -> None:
+    recorded = parse((HERE / f"answers_of_kafka{kafka}.txt").read_text().splitlines())
+    compared = recorded.keys() & answers.keys()
+    assert len(compared) > 90
+    different = {key: pairs for key in compared if (pairs := pairs_of(recorded[key], answers[key]))}
+    expected = {key for key in compared if any(each.has(kafka, *key) for each in DIFFERENCES)}
+    assert {key: pairs for key, pairs in different.items() if key not in expected} == {}
+    assert expected == different.keys() & expected, "an answer that differed on purpose is Kafka's by now"
+
+
+def pairs_of(recorded: dict[str, str], answers: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Kafka's answer and ours, where they differ, by client."""
+    return {client: (line, answers[client]) for client, line in recorded.items() if answers[client] != line}
+
+
+def test_every_recorded_question_is_asked() -> None:
+    asked = {question_name(question, {}): {*question.versions} for question in questions()}
+    for kafka in KAFKAS:
+        for name, version in parse((HERE / f"answers_of_kafka{kafka}.txt").read_text().splitlines()):
+            assert version in asked[name]
+
+
+@pytest.mark.parametrize("kafka", KAFKAS)
+def test_a_file_says_what_each_client_was_answered(kafka: str) -> None:
+    lines = (HERE / f"answers_of_kafka{kafka}.txt").read_text().splitlines()
+    assert [*text(parse(lines))] == lines

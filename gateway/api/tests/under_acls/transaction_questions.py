@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headgate.gateway.api.tests.under_acls.data_questions import NO_PRODUCER, TOPICS
 from headgate.gateway.api.tests.under_acls.questions import Ids, Question, named, question
@@ -26,6 +26,7 @@ from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from headgate.protocol.schema import Message
 
 IDS = ("x", "y", "none")
 """A transactional id of ACLs, another one, and one that does not exist."""
@@ -53,7 +54,7 @@ def transaction_questions() -> Iterator[Question]:
     yield question("all", ListTransactionsRequest())
 
 
-def _commit(key: str, group: str):
+def _commit(key: str, group: str) -> Callable[[Ids, int], Message]:
     def make(ids: Ids, version: int) -> TxnOffsetCommitRequest:
         rows = [TxnOffsetCommitRequestPartition(0, 1, committed_metadata="")]
         return TxnOffsetCommitRequest(
