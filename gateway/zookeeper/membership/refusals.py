@@ -27,6 +27,15 @@ def unreadable_acls(error: InvalidNode) -> ZooKeeperRefusal:
     return ZooKeeperRefusal(f"{error}; it may deny something: correct or delete the node, and start again")
 
 
+def without_authorizer(connect: str) -> ZooKeeperRefusal:
+    """A cluster with ACLs, and a broker that obeys none."""
+    return ZooKeeperRefusal(
+        f"the cluster in ZooKeeper at {connect} has ACLs, and this broker would serve everybody: set"
+        " authorizer.class.name and super.users as the other brokers have them; if no broker of the cluster has an"
+        " authorizer, set authorizer.class.name= to nothing"
+    )
+
+
 def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
     """No session within `zookeeper.connection.timeout.ms`."""
     return ZooKeeperRefusal(

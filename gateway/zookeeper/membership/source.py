@@ -30,7 +30,13 @@ from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_check import SessionCheck
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
-from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths, read_acls, reads_acls, unreadable_acls
+from headgate.gateway.zookeeper.metadata.acl_watcher import (
+    ensure_acl_paths,
+    has_acls,
+    read_acls,
+    reads_acls,
+    unreadable_acls,
+)
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.reading import NodesByPath, Watches, read_broker_nodes, read_node, read_tree
 from headgate.gateway.zookeeper.requests import ensure, get
@@ -51,6 +57,7 @@ logger = logging.getLogger("headgate.zookeeper")
 
 LED_WITHIN_MS: Final = 2_000.0
 """The longest wait of a start for leaders: many partitions, or a lost controller, take longer."""
+AUTHORIZER: Final = "authorizer.class.name"
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -209,14 +216,20 @@ class ZooKeeperSource:
         """
         session = self._connection.session
         yield from check(session, self._member)
-        if self._reads_acls:
-            invalid = unreadable_acls(read_cluster((yield from read_acls(session, None)), self._new_topic_id))
-            if invalid is not None:
-                raise refusals.unreadable_acls(invalid)
+        yield from self._check_acls(session)
         names = sorted({topic for topic, _ in self._base.log_manager.duplicates})
         nodes = yield from gather([read_node(session, f"{TOPICS_PATH}/{name}") for name in names])
         cluster = read_cluster(dict(ChainMap(*nodes)), self._new_topic_id, self._keeps_id)
         return self._with_ids_of_logs(cluster).image.topic_id_of
+
+    def _check_acls(self, session: Session) -> Task[None]:
+        """Raises ZooKeeperRefusal for ACLs that this broker cannot read, or would not obey as other brokers do."""
+        if self._reads_acls:
+            invalid = unreadable_acls(read_cluster((yield from read_acls(session, None)), self._new_topic_id))
+            if invalid is not None:
+                raise refusals.unreadable_acls(invalid)
+        elif AUTHORIZER not in self._base.config.given() and (yield from has_acls(session)):
+            raise refusals.without_authorizer(self._connection.connect)
 
     def _take_over(self) -> Task[ClusterTree]:
         """Become the controller unless another broker is, and read the cluster.

@@ -56,6 +56,12 @@ def read_acls(session: Session, watch: Watch | None) -> Task[NodesByPath]:
     return (yield from read_many(session, paths)) if paths else {}
 
 
+def has_acls(session: Session) -> Task[bool]:
+    """Whether the cluster has any ACL: then its brokers have an authorizer. Raises Failed."""
+    paths = yield from gather([children(session, path) for path in TYPE_PATHS])
+    return any(paths)
+
+
 def unreadable_acls(cluster: ClusterTree) -> InvalidNode | None:
     """The first unreadable node with ACLs."""
     return next((error for error in cluster.invalid if pattern_of(error.path) is not None), None)

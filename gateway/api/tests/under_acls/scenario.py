@@ -54,7 +54,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "log.retention.ms": "360000000",
+    "log.retention.ms": "-1",
 }
 END = "the end of the connection"
 OF_OBJECTS = r"Request Request\(.*\) (needs \w+ permission|is not authorized)\."

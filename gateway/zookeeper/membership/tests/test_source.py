@@ -251,6 +251,22 @@ def test_acls_that_cannot_be_read_refuse_a_start(tmp_path: Path) -> None:
     with pytest.raises(ZooKeeperRefusal, match=r"/kafka-acl/Topic/t: .* it may deny something: correct or delete"):
         start(keeper, tmp_path, authorizer_class_name=ACL_AUTHORIZER)
     assert keeper.tree.nodes.keys() == before.keys(), "nothing was written"
+
+
+def test_a_broker_without_authorizer_joins_no_cluster_with_acls(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    put(keeper, connected(keeper), "/kafka-acl-extended/prefixed/Group/g", ACL, is_ephemeral=False)
+    before = dict(keeper.tree.nodes)
+    with pytest.raises(ZooKeeperRefusal, match=r"has ACLs, .* would serve everybody: set authorizer\.class\.name and"):
+        start(keeper, tmp_path)
+    assert keeper.tree.nodes.keys() == before.keys(), "nothing was written"
+    start(keeper, tmp_path, authorizer_class_name="")
+
+
+def test_the_directories_of_an_authorizer_are_no_acls(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    start(keeper, tmp_path, authorizer_class_name=ACL_AUTHORIZER)
+    assert "/kafka-acl/Topic" in keeper.tree.nodes
     start(keeper, tmp_path)
 
 
