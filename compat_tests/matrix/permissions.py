@@ -7,14 +7,13 @@ everything else. An API asks for an operation if it answers the second one, or t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from compat_tests.harness.apache_kafka import ROOT
 
 FOLDER: Final = ROOT / "gateway" / "api" / "tests" / "under_acls"
 FILES: Final = ("answers_of_kafka39_zookeeper.txt", "answers_of_kafka39.txt", "answers_of_kafka41.txt")
-"""The last is the newest."""
 NONE, ALL, DENIED = "none", "all", "but-"
 RESOURCES: Final = ("topic", "group", "cluster", "transactional-id", "delegation-token", "user")
 IMPLIED: Final = {
@@ -36,20 +35,27 @@ class Permissions(NamedTuple):
     versions: frozenset[int]
 
     def __str__(self) -> str:
-        needed = "; ".join(_texts(self.needed))
-        enough = "; ".join(_texts(self.enough))
-        return f"{needed}{' or ' if needed and enough else ''}{enough}"
+        enough = [(resource, [name]) for resource, names in self.enough.items() for name in sorted(names)]
+        alternatives = " or ".join(map(_text, enough))
+        return "; ".join(filter(None, [*map(_text, self.needed.items()), alternatives]))
 
 
 def load() -> dict[str, Permissions]:
-    """What each API asks, by name."""
-    questions: dict[str, list[Answers]] = {}
+    """What each API of the recorded Kafkas asks, by name."""
+    return permissions_of((FOLDER / name).read_text() for name in FILES)
+
+
+def permissions_of(files: Iterable[str]) -> dict[str, Permissions]:
+    """What each API asks by the texts of files, the newest Kafka's last: it decides, all of them were compared."""
+    newest: dict[str, list[Answers]] = {}
     versions: dict[str, set[int]] = {}
-    for name in FILES:
-        for api, compared, answers in _questions((FOLDER / name).read_text()):
+    for recorded in files:
+        questions: dict[str, list[Answers]] = {}
+        for api, compared, answers in _questions(recorded):
             questions.setdefault(api, []).append(answers)
             versions.setdefault(api, set()).update(compared)
-    return {api: _permissions(asked, versions[api]) for api, asked in questions.items()}
+        newest.update(questions)
+    return {api: _permissions(asked, versions[api]) for api, asked in newest.items()}
 
 
 def _questions(text: str) -> Iterator[tuple[str, range, Answers]]:
@@ -72,7 +78,7 @@ def _permissions(questions: list[Answers], versions: set[int]) -> Permissions:
             if resource not in RESOURCES or operation == "ALL":
                 continue
             if client.startswith(DENIED):
-                if answers[client] != answers[ALL]:
+                if answers[client] != answers.get(ALL):  # orders were asked by denied clients alone
                     needed.setdefault(resource, set()).add(operation)
             elif answers[client] not in (answers[NONE], answers.get(f"{resource}-{IMPLIED.get(operation)}")):
                 enough.setdefault(resource, set()).add(operation)
@@ -85,10 +91,10 @@ def _frozen(operations: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
     return {resource: frozenset(operations[resource]) for resource in RESOURCES if operations.get(resource)}
 
 
-def _texts(operations: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _text(operations: tuple[str, Iterable[str]]) -> str:
     """As `kafka-acls` writes them: `Topic: Read, Write`."""
-    for resource, names in operations.items():
-        yield f"{_camel(resource)}: {', '.join(sorted(_camel(name) for name in names))}"
+    resource, names = operations
+    return f"{_camel(resource)}: {', '.join(sorted(map(_camel, names)))}"
 
 
 def _camel(name: str) -> str:

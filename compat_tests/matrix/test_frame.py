@@ -14,7 +14,7 @@ from compat_tests.harness.broker import Broker
 from compat_tests.harness.proxy import Proxy
 from compat_tests.harness.records import Received, Sent, Traits
 from compat_tests.harness.waiting import until
-from compat_tests.matrix import protocol, usage
+from compat_tests.matrix import permissions, protocol, usage
 from compat_tests.matrix.carried import assert_carried, assert_carried_at, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities
 from compat_tests.matrix.rows import ROWS
@@ -154,7 +154,7 @@ def test_the_end_of_one_side_is_the_end_of_the_other(empty_proxy: Proxy) -> None
 
 def test_the_page_says_what_is_served_and_what_the_clients_used() -> None:
     """docs/protocol.md is what `python -m compat_tests.matrix.protocol` makes."""
-    assert protocol.PAGE.read_text() == protocol.page(protocol.served(), usage.load())
+    assert protocol.PAGE.read_text() == protocol.page(protocol.served(), usage.load(), permissions.load())
 
 
 def test_the_page_names_every_row_and_nobody_else() -> None:

@@ -48,6 +48,7 @@ class Difference(NamedTuple):
 
 
 OLDER = KAFKAS[1:]
+ZOOKEEPER = KAFKAS[2:]
 DIFFERENCES = [
     Difference("Produce: in no transaction", "Kafka has no sentence for a batch without a transactional id", 8),
     Difference("Fetch: of a consumer", "3.9 fills converted sets up to the size of the batches", 0, 3, OLDER),
@@ -61,6 +62,13 @@ DIFFERENCES = [
     Difference("CreateTopics: checked", "KRaft makes an id up for a topic that it does not create", 7),
     Difference("DescribeConfigs: groups too", "3.9 knows no configs of groups", kafkas=OLDER),
     Difference("IncrementalAlterConfigs: groups, checked", "3.9 knows no configs of groups", kafkas=OLDER),
+    Difference("CreateTopics: created", "with ZooKeeper denied topics have denied configs too", 7, 7, ZOOKEEPER),
+    Difference("CreateTopics: checked", "with ZooKeeper denied topics have denied configs too", 5, 6, ZOOKEEPER),
+    Difference(
+        "DeleteTopics", "with ZooKeeper Delete of the cluster is none of its topics, and hides more", kafkas=ZOOKEEPER
+    ),
+    Difference("CreatePartitions", "with ZooKeeper denials have a sentence that KRaft has not", kafkas=ZOOKEEPER),
+    Difference("AlterPartitionReassignments", "with ZooKeeper no topic is as good as any", kafkas=ZOOKEEPER),
     Difference("DescribeUserScramCredentials", "Kafka adds a row of no user"),
     Difference("UpdateFeatures", "3.9 has the error in rows, 4.1 has one for all", 0, 1, OLDER),
 ]
@@ -127,7 +135,7 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_the_answers_are_those_of_kafka(answers: Answers, kafka: str) -> None:
     recorded = parse((HERE / f"answers_of_kafka{kafka}.txt").read_text().splitlines())
     compared = recorded.keys() & answers.keys()
-    assert len(compared) > 90
+    assert len(compared) > 60
     different = {key: pairs for key in compared if (pairs := pairs_of(recorded[key], answers[key]))}
     expected = {key for key in compared if any(each.has(kafka, *key) for each in DIFFERENCES)}
     assert {key: pairs for key, pairs in different.items() if key not in expected} == {}
@@ -140,7 +148,9 @@ def pairs_of(recorded: dict[str, str], answers: dict[str, str]) -> dict[str, tup
 
 
 def test_every_recorded_question_is_asked() -> None:
-    asked = {question_name(question, {}): {*question.versions} for question in questions()}
+    asked: dict[str, set[int]] = {}
+    for question in questions():
+        asked.setdefault(question_name(question, {}), set()).update(question.versions)
     for kafka in KAFKAS:
         for name, version in parse((HERE / f"answers_of_kafka{kafka}.txt").read_text().splitlines()):
             assert version in asked[name]
