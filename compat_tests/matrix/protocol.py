@@ -33,11 +33,11 @@ OffsetFetch 0, whose offsets are in ZooKeeper, are there with `zookeeper.connect
 
 {clients}
 
-With an authorizer a client needs the ACLs of the column `ACLs`, each for the resources that its request names. `or` is
-between operations of which one is enough; ClusterAction of Fetch and AddPartitionsToTxn is for requests of brokers.
-Read, Write, Delete and Alter allow Describe too, AlterConfigs allows DescribeConfigs. The column is made from answers of
-Kafka 4.1 and 3.9, in KRaft and with ZooKeeper, to clients with 76 sets of ACLs (`gateway/api/tests/under_acls/`). The
-last column has the versions whose answers are compared with those, field by field.
+With an authorizer a client needs the ACLs of the column `ACLs`, each for the resources that its request names. `or`
+is between operations of which one is enough; ClusterAction of Fetch and AddPartitionsToTxn is for requests of brokers.
+Read, Write, Delete and Alter allow Describe too, AlterConfigs allows DescribeConfigs. The column is made from answers
+of Kafka 4.1 and 3.9, in KRaft and with ZooKeeper, to clients with 76 sets of ACLs (`gateway/api/tests/under_acls/`).
+The last column has the versions whose answers are compared with those, field by field.
 
 | key | API | versions | handler | used by named clients | ACLs | compared |
 |---|---|---|---|---|---|---|
