@@ -191,6 +191,11 @@ def data() -> PartitionProduceData:
     return PartitionProduceData(0, bytes(batch.build([Record(-1, -1, None, b"v")])))
 
 
+def transactional_data() -> PartitionProduceData:
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    return PartitionProduceData(0, bytes(batch.build([Record(-1, -1, None, b"v")], **producer)))
+
+
 def commit_row(name: str) -> OffsetCommitRequestTopic:
     return OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1, committed_metadata="")])
 
@@ -255,7 +260,7 @@ FETCH = [
 # fmt: off
 CASES = [
     Case(ProduceRequest(None, 1, 1_000, [TopicProduceData(name, partition_data=[data()]) for name in "tu"]), 9, {TOPIC}, topics(Op.WRITE)),
-    Case(ProduceRequest("x", 1, 1_000, [TopicProduceData("t", partition_data=[data()])]), 9, {TRANSACTIONAL_ID}, topics(Op.WRITE, "t") | {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
+    Case(ProduceRequest("x", 1, 1_000, [TopicProduceData("t", partition_data=[transactional_data()])]), 9, {TRANSACTIONAL_ID}, topics(Op.WRITE, "t") | {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
     Case(FetchRequest(topics=FETCH), 12, {TOPIC}, topics(Op.READ)),
     Case(FetchRequest(topics=FETCH), 4, {TOPIC}, topics(Op.READ)),
     Case(FetchRequest(topics=FETCH), 1, {TOPIC}, topics(Op.READ)),
