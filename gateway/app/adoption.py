@@ -188,7 +188,7 @@ def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None
 
 def _metadata_directory(config: BrokerConfig) -> str | None:
     """The directory of Kafka's metadata log by `metadata.log.dir`; None for the first of log.dirs."""
-    *_, given = config.texts("metadata.log.dir")
+    given = config.given().get("metadata.log.dir")
     return given.strip().rstrip("/") if given else None
 
 

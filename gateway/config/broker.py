@@ -10,6 +10,8 @@ from headgate.gateway.config import broker_table, catalogue, listeners, offset_s
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
+from headgate.gateway.config.provider_sources import ProcessSources
+from headgate.gateway.config.providers import ConfigProviders, ProviderSources
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
@@ -34,7 +36,11 @@ class BrokerConfig(broker_table.Settings):
     answers: tuple[SettingOutcome, ...]
 
     def __init__(
-        self, values: Mapping[str, Any], given: Mapping[str, Setting], answers: tuple[SettingOutcome, ...]
+        self,
+        values: Mapping[str, Any],
+        given: Mapping[str, Setting],
+        answers: tuple[SettingOutcome, ...],
+        providers: ConfigProviders,
     ) -> None:
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.answers = answers
@@ -43,6 +49,9 @@ class BrokerConfig(broker_table.Settings):
             values["inter.broker.listener.name"], values["security.inter.broker.protocol"], values["listeners"]
         )
         self._given = given
+        self._providers = providers
+        self._resolved: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        """The dynamic texts with the values of their variables."""
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._unfit: dict[tuple[str, str], str] = {}
         """The dynamic texts that do not fit, which were logged."""
@@ -51,15 +60,22 @@ class BrokerConfig(broker_table.Settings):
 
     @classmethod
     def load(
-        cls, properties_text: str = "", overrides: Overrides = (), source: str = "server.properties"
+        cls,
+        properties_text: str = "",
+        overrides: Overrides = (),
+        source: str = "server.properties",
+        sources: ProviderSources | None = None,
     ) -> BrokerConfig:
-        """Read the text of a `server.properties`; overrides win. Raises ConfigError with all problems."""
-        loaded = load(properties_text, overrides, source)
+        """Read the text of a `server.properties`; overrides win. Raises ConfigError with all problems.
+
+        `sources`: where the values of variables come from; None: the files and the environment of this process.
+        """
+        loaded = load(properties_text, overrides, source, sources or ProcessSources())
         for check in _CHECKS:
             check(loaded)
         if loaded.problems:
             raise ConfigError(loaded.problems)
-        return cls(loaded.values, loaded.given, tuple(loaded.answers))
+        return cls(loaded.values, loaded.given, tuple(loaded.answers), loaded.providers)
 
     def __getitem__(self, name: str) -> Any:
         """The value of a setting by Kafka's name; without effect, the given value or None. Raises KeyError."""
@@ -85,19 +101,44 @@ class BrokerConfig(broker_table.Settings):
         A setting in neither returns to its value at the start of the broker. A value of another version that does not
         fit is skipped, and logged once.
         """
-        texts = {"own": own, "all": of_all}
-        unfit = {(of, name): text for of, one in texts.items() for name, text in one.items() if not _fits(name, text)}
+        if self._dynamic == (own, of_all):  # files behind variables are not read again
+            return
+        fitting = {}
+        unfit = {}
+        for of, texts in (("own", own), ("all", of_all)):
+            values = {name: self._fitting(name, text) for name, text in texts.items()}
+            fitting[of] = {name: text for name, text in values.items() if text is not None}
+            unfit.update({(of, name): texts[name] for name, text in values.items() if text is None})
         for key, value in unfit.items():
             if self._unfit.get(key) != value:
                 _log_unfit(key[1])
         self._unfit = unfit
-        own = {name: text for name, text in own.items() if ("own", name) not in unfit}
-        of_all = {name: text for name, text in of_all.items() if ("all", name) not in unfit}
-        self._dynamic = (own, of_all)
+        self._dynamic = (
+            {name: text for name, text in own.items() if ("own", name) not in unfit},
+            {name: text for name, text in of_all.items() if ("all", name) not in unfit},
+        )
+        self._resolved = (fitting["own"], fitting["all"])
         self._plain_log_config = None
         for name, value in self._started_with.items():
-            text = own.get(name, of_all.get(name))
+            text = fitting["own"].get(name, fitting["all"].get(name))
             self.__dict__[name.replace(".", "_")] = value if text is None else catalogue.BROKER[name].parse(text)
+
+    def _fitting(self, name: str, text: str) -> str | None:
+        """A dynamic text with the values of its variables; None if it does not fit, or has a variable without one."""
+        definition = catalogue.find(name)
+        try:
+            if definition is not None and catalogue.is_dynamic(name):
+                resolved = self._providers.resolve(text)
+                definition.parse(resolved)
+                return resolved
+        except ValueError:
+            pass
+        return None
+
+    @property
+    def providers(self) -> ConfigProviders:
+        """The providers of values that stand in files or in the environment."""
+        return self._providers
 
     def with_dynamic(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """A copy with other dynamic settings, see `change`: to try them."""
@@ -110,10 +151,13 @@ class BrokerConfig(broker_table.Settings):
         return self._started_with[name] if name in self._started_with else self[name]
 
     def texts(self, name: str) -> tuple[str | None, str | None, str | None]:
-        """The texts of a setting: dynamic for this broker, dynamic for all, and from the start. The first wins."""
+        """The texts of a setting: dynamic for this broker, dynamic for all, and from the start. The first wins.
+
+        They have variables in place of the values of providers.
+        """
         own, of_all = self._dynamic
         given = self._given.get(name)
-        return own.get(name), of_all.get(name), None if given is None else given.text
+        return own.get(name), of_all.get(name), None if given is None else given.unresolved or given.text
 
     def dynamic(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The dynamic texts for this broker, and those for all."""
@@ -148,7 +192,9 @@ class BrokerConfig(broker_table.Settings):
         return catalogue.BROKER[name].default_value() if text is None else catalogue.BROKER[name].parse(text)
 
     def _present_text(self, name: str) -> str | None:
-        return next((text for text in self.texts(name) if text is not None), None)
+        given = self._given.get(name)
+        texts = (*(texts.get(name) for texts in self._resolved), None if given is None else given.text)
+        return next((text for text in texts if text is not None), None)
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
         """The value of a topic setting: the topic's own, else the first configured broker synonym's, else the default.
@@ -192,17 +238,6 @@ def _in_topic_unit(synonym: str, value: Value) -> Value:
     if factor == 1 or not isinstance(value, int) or value < 0:
         return value
     return value * factor
-
-
-def _fits(name: str, text: str) -> bool:
-    definition = catalogue.find(name)
-    try:
-        if definition is not None and catalogue.is_dynamic(name):
-            definition.parse(text)
-            return True
-    except ValueError:
-        pass
-    return False
 
 
 def _log_unfit(name: str) -> None:

@@ -148,8 +148,13 @@ _GIVEN = (
 
 
 def shown(definition: Definition, text: str) -> str | None:
-    """A given text in the form of its value; None for a secret."""
-    return None if definition.is_sensitive else text_of(definition.parse(text))
+    """A given text in the form of its value; None for a secret. A text with variables is shown as it is."""
+    if definition.is_sensitive:
+        return None
+    try:
+        return text_of(definition.parse(text))
+    except ValueError:
+        return text
 
 
 def describe_topic(

@@ -6,7 +6,8 @@ win over the value in its file.
 A setting without effect in a file is accepted here too, as Kafka accepts it, and has no effect: the log and
 DescribeConfigs say so. But a secret without effect is refused: the metadata would keep it in plain text for nothing.
 A secret with an effect is stored as by Kafka 4.1, in plain text in the metadata log. It is refused with ZooKeeper:
-others can read there, and Kafka encrypts secrets (`password.encoder.secret`).
+others can read there, and Kafka encrypts secrets (`password.encoder.secret`); a variable of `config.providers` in its
+place is stored as it is.
 Refusals begin with the sentences of Apache Kafka 4.1.
 """
 
@@ -20,6 +21,7 @@ from headgate.gateway.config import broker_table, catalogue
 from headgate.gateway.config.broker import BrokerConfig
 from headgate.gateway.config.catalogue import Scope
 from headgate.gateway.config.definition import MAX_VALUE_BYTES, Effect, Type
+from headgate.gateway.config.providers import ProviderProblem
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
@@ -85,12 +87,16 @@ def _check_one(config: BrokerConfig, name: str, text: str) -> None:
     if definition.is_sensitive and definition.effect is not Effect.FULL:
         reason = f"it has no effect here, because {definition.reason}"
         _refuse(f"{name} is a secret, and not stored at run time: {reason}")
-    if definition.is_sensitive and config.zookeeper_connect is not None:
+    try:
+        resolved = config.providers.resolve(text)
+    except ProviderProblem as error:
+        _refuse(f"{name}: {error}")
+    if definition.is_sensitive and config.zookeeper_connect is not None and not config.providers.is_variable(text):
         _refuse(f"{name} is a secret, and not stored in ZooKeeper, where it could be read: set it in server.properties")
     if len(text.encode()) > MAX_VALUE_BYTES:
         _refuse(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
     try:
-        definition.parse(text)
+        definition.parse(resolved)
     except ValueError:
         _refuse(definition.refusal(text))
 
@@ -101,7 +107,7 @@ def _value(config: BrokerConfig, name: str, *configs: Mapping[str, str]) -> Any:
     for texts in reversed(configs):
         if definition is not None and name in texts:
             with contextlib.suppress(ValueError):
-                return definition.parse(texts[name])
+                return definition.parse(config.providers.resolve(texts[name]))
     return config.at_start(name)
 
 

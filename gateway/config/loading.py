@@ -7,6 +7,14 @@ from typing import Any, NamedTuple
 
 from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Definition, Effect, note
+from headgate.gateway.config.providers import (
+    PREFIX,
+    PROVIDERS,
+    ConfigProviders,
+    ProviderProblem,
+    ProviderSources,
+    make_providers,
+)
 from headgate.protocol import properties
 
 # A mapping by name, or `name=value` texts.
@@ -19,6 +27,8 @@ class Setting(NamedTuple):
     name: str
     text: str
     where: str
+    unresolved: str = ""
+    """The text with its variables (`providers.py`): it may be shown if the setting is no secret."""
 
 
 class SettingOutcome(NamedTuple):
@@ -57,6 +67,7 @@ class Loaded:
         self.values: dict[str, Any] = {}
         self.answers: list[SettingOutcome] = []
         self.problems: list[str] = []
+        self.providers = ConfigProviders()
 
     def problem(self, name: str, text: str) -> None:
         """Add a problem with a setting, given or not."""
@@ -64,10 +75,10 @@ class Loaded:
         self.problems.append(f"{setting.where}: {name}={_shown(setting)}: {text}" if setting else f"{name}: {text}")
 
 
-def load(text: str, overrides: Overrides, source: str) -> Loaded:
+def load(text: str, overrides: Overrides, source: str, sources: ProviderSources) -> Loaded:
     """Read settings one by one, with the checks that need only that setting."""
     loaded = Loaded()
-    for setting in _settings(text, overrides, source, loaded):
+    for setting in _resolved(list(_settings(text, overrides, source, loaded)), sources, loaded):
         before = loaded.given.get(setting.name)
         loaded.given[setting.name] = setting
         _take(setting, loaded)
@@ -95,6 +106,24 @@ def _settings(text: str, overrides: Overrides, source: str, loaded: Loaded) -> I
         loaded.problems.append(f"{source} {error}")
     for name, value in _pairs(overrides, loaded):
         yield Setting(name, value, "override")
+
+
+def _resolved(settings: list[Setting], sources: ProviderSources, loaded: Loaded) -> Iterable[Setting]:
+    """The settings with the values of their variables; none for a variable without a value, which is a problem."""
+    given = {setting.name: setting.text for setting in settings}
+    try:
+        providers = loaded.providers = make_providers(given, sources)
+    except ProviderProblem as error:
+        loaded.problems.append(str(error))
+        return
+    for setting in settings:
+        if setting.name == PROVIDERS or setting.name.startswith(PREFIX):
+            yield setting
+            continue
+        try:
+            yield setting._replace(text=providers.resolve(setting.text), unresolved=setting.text)
+        except ProviderProblem as error:
+            loaded.problems.append(f"{setting.where}: {setting.name}: {error}")
 
 
 def _pairs(overrides: Overrides, loaded: Loaded) -> Iterable[tuple[str, str]]:
@@ -134,15 +163,15 @@ def _take(setting: Setting, loaded: Loaded) -> None:
 def _shown(setting: Setting) -> str:
     """The text of a setting as others may see it."""
     definition = catalogue.find(setting.name)
-    return "[hidden]" if definition is None or definition.is_sensitive else setting.text
+    return "[hidden]" if definition is None or definition.is_sensitive else setting.unresolved or setting.text
 
 
 def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:
     if setting.text.strip() in definition.harmless:
         loaded.answers.append(
             SettingOutcome(
-                setting.where, setting.name, setting.text, Effect.NONE, "the broker behaves that way in any case"
+                setting.where, setting.name, _shown(setting), Effect.NONE, "the broker behaves that way in any case"
             )
         )
     else:
-        loaded.problems.append(f"{setting.where}: {setting.name}={setting.text}: {definition.reason}")
+        loaded.problems.append(f"{setting.where}: {setting.name}={_shown(setting)}: {definition.reason}")

@@ -134,7 +134,6 @@ PREFIXES: dict[str, str] = {
     "rlmm.config.": "there is no tiered storage",
     "authorizer.zookeeper.": "the authorizer uses the connection to zookeeper.connect",
     "cruise.control.metrics.": "there is no JVM, hence neither JMX nor reporters in Java",
-    "config.providers.": "there are no providers of secrets",
 }
 
 OF_LISTENERS_REASON = "listeners have no such settings of their own"
@@ -184,7 +183,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "create.topic.policy.class.name:class": (("",), f"{_JAVA}: topics would be created against that policy; remove the setting"),
     "alter.config.policy.class.name:class": (("",), f"{_JAVA}: settings would be changed against that policy; remove the setting"),
     "client.quota.callback.class:class": (("",), f"{_JAVA}: clients would have no quotas; remove the setting"),
-    "-config.providers": (("",), "there are no providers of secrets: ${...} would not be replaced; write the values, and remove the setting"),
     "remote.log.storage.system.enable:boolean=false": (("false",), "there is no tiered storage: records that were moved there could not be read; remove the setting"),
     "-port:int=9092": ((), "Kafka 3.0 removed it; write listeners=PLAINTEXT://:<port>"),
     "-host.name=": (("",), "Kafka 3.0 removed it; write listeners=PLAINTEXT://<host>:9092"),

@@ -1,7 +1,13 @@
 """Reading settings: answers for every line, all problems at once."""
 
+from functools import partial
+
+from headgate.gateway.config import loading
 from headgate.gateway.config.definition import Effect
-from headgate.gateway.config.loading import ConfigError, load
+from headgate.gateway.config.loading import ConfigError
+from headgate.gateway.config.provider_sources import ProcessSources
+
+load = partial(loading.load, sources=ProcessSources())
 
 
 def test_overrides_win_and_defaults_fill() -> None:
