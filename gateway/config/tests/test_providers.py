@@ -203,7 +203,7 @@ def test_a_process_reads_files_and_its_environment(tmp_path: Path, monkeypatch: 
     file.write_text("päss")
     assert sources.read_text(str(file)) == "päss"
     file.write_bytes(b"\xff")
-    with pytest.raises(ValueError, match="^it is not UTF-8$"):
+    with pytest.raises(ValueError, match=r"^it is not UTF-8$"):
         sources.read_text(str(file))
     file.write_bytes(bytes(MAX_FILE_BYTES + 1))
     with pytest.raises(ValueError, match="more than 1048576 bytes"):
