@@ -10,8 +10,8 @@ from headgate.gateway.config import broker_table, catalogue, listeners, offset_s
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
-from headgate.gateway.config.provider_sources import ProcessSources
-from headgate.gateway.config.providers import ConfigProviders, ProviderSources
+from headgate.gateway.config.providers.sources import ProcessSources
+from headgate.gateway.config.providers.variables import ConfigProviders, ProviderSources
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
-from headgate.gateway.config import broker_table, providers, topic_table, unsupported_table
+from headgate.gateway.config import broker_table, topic_table, unsupported_table
 from headgate.gateway.config.definition import Definition, Effect, Type
+from headgate.gateway.config.providers import variables
 
 
 def _pending_reason(name: str) -> str:
@@ -109,7 +110,7 @@ def find(name: str) -> Definition | None:
         return definition
     if name.startswith(LISTENER_PREFIX):
         return _of_listener(name)
-    if name == providers.PROVIDERS or name.startswith(providers.PREFIX):
+    if name == variables.PROVIDERS or name.startswith(variables.PREFIX):
         return _of_provider(name)
     for beginning, reason in unsupported_table.PREFIXES.items():
         if name.startswith(beginning):
@@ -119,12 +120,12 @@ def find(name: str) -> Definition | None:
 
 def _of_provider(name: str) -> Definition:
     """A setting of providers; an unknown parameter counts as a secret."""
-    if name == providers.PROVIDERS:
+    if name == variables.PROVIDERS:
         return Definition(name, Type.LIST, "", "", "The providers of values that stand in files or in the environment.")
-    of = name.removeprefix(providers.PREFIX)
+    of = name.removeprefix(variables.PREFIX)
     if of.endswith(".class"):
         return Definition(name, Type.CLASS, None, "", "The class of a provider.")
-    known = {each for parameters in providers.PARAMETERS.values() for each in parameters}
+    known = {each for parameters in variables.PARAMETERS.values() for each in parameters}
     if of.partition(".param.")[2] in known:
         return Definition(name, Type.STRING, None, "", "What a provider may read.")
     return Definition(name, Type.PASSWORD, None, "", "", Effect.NONE, "providers have no such parameter")

@@ -21,7 +21,7 @@ from headgate.gateway.config import broker_table, catalogue
 from headgate.gateway.config.broker import BrokerConfig
 from headgate.gateway.config.catalogue import Scope
 from headgate.gateway.config.definition import MAX_VALUE_BYTES, Effect, Type
-from headgate.gateway.config.providers import ProviderProblem
+from headgate.gateway.config.providers.variables import ProviderProblem
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Definition, Effect, note
-from headgate.gateway.config.providers import (
+from headgate.gateway.config.providers.variables import (
     PREFIX,
     PROVIDERS,
     ConfigProviders,
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
     text: str
     where: str
     unresolved: str = ""
-    """The text with its variables (`providers.py`): it may be shown if the setting is no secret."""
+    """The text with its variables (`providers`): it may be shown if the setting is no secret."""
 
 
 class SettingOutcome(NamedTuple):

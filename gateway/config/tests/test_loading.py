@@ -5,7 +5,7 @@ from functools import partial
 from headgate.gateway.config import loading
 from headgate.gateway.config.definition import Effect
 from headgate.gateway.config.loading import ConfigError
-from headgate.gateway.config.provider_sources import ProcessSources
+from headgate.gateway.config.providers.sources import ProcessSources
 
 load = partial(loading.load, sources=ProcessSources())
 

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from headgate.gateway.config import BrokerConfig, ConfigError, dynamic
 from headgate.gateway.config.describe import describe_broker
-from headgate.gateway.config.provider_sources import MAX_FILE_BYTES, ProcessSources
-from headgate.gateway.config.providers import ProviderProblem, make_providers
+from headgate.gateway.config.providers.variables import ProviderProblem, make_providers
 from headgate.protocol.errors import KafkaError
 
 CLASSES = {
@@ -195,27 +193,3 @@ def test_a_refusal_at_run_time_does_not_show_a_file() -> None:
     with pytest.raises(KafkaError) as refused:
         dynamic.check(config, {"compression.type": PASSWORD}, {"compression.type": PASSWORD}, {})
     assert "hush" not in str(refused.value)
-
-
-def test_a_process_reads_files_and_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = ProcessSources()
-    file = tmp_path / "secrets"
-    file.write_text("päss")
-    assert sources.read_text(str(file)) == "päss"
-    file.write_bytes(b"\xff")
-    with pytest.raises(ValueError, match=r"^it is not UTF-8$"):
-        sources.read_text(str(file))
-    file.write_bytes(bytes(MAX_FILE_BYTES + 1))
-    with pytest.raises(ValueError, match="more than 1048576 bytes"):
-        sources.read_text(str(file))
-    with pytest.raises(IsADirectoryError):
-        sources.read_text(str(tmp_path))
-    with pytest.raises(ValueError, match="it is not a file"):
-        sources.read_text("/dev/null")
-    monkeypatch.setenv("HEADGATE_TEST", "x")
-    assert sources.variable("HEADGATE_TEST") == "x"
-    assert sources.variable("HEADGATE_NONE") is None
-    assert sources.matches("HEAD.*", "HEADGATE")
-    assert not sources.matches("HEAD", "HEADGATE")
-    with pytest.raises(ValueError, match="missing"):
-        sources.matches("(", "")

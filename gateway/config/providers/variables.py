@@ -1,7 +1,7 @@
 """Providers of configs (KIP-297, KIP-421): `${file:/path:key}`, `${directory:/path:key}` and `${env:NAME}` in values.
 
-A value keeps its variables wherever it is shown or stored: what they stand for is seen by nobody. A variable of a
-provider that is not configured is an error here, where Kafka takes its text for the value.
+A value keeps its variables wherever it is shown or stored. A variable of a provider that is not configured is an error
+here, where Kafka takes its text for the value.
 
 Source: `ConfigTransformer`, `FileConfigProvider`, `DirectoryConfigProvider`, `EnvVarConfigProvider`, `AllowedPaths` of
 org.apache.kafka.common.config, Apache Kafka 4.1.

@@ -1,0 +1,1 @@
+"""Providers of configs: values that stand in files or in the environment."""
