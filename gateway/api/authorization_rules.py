@@ -7,7 +7,15 @@ from functools import partial
 from typing import Any
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.authorization import CLUSTER_NAME, DENIALS, AclOperation, AclResource, Authorization, Rule
+from headgate.gateway.api.authorization import (
+    CLUSTER_NAME,
+    DENIALS,
+    AclOperation,
+    AclResource,
+    Authorization,
+    PartitionRule,
+    Rule,
+)
 from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.protocol.steps import lazy_map
@@ -41,11 +49,7 @@ def committed_topics(authorization: Authorization) -> None:
 
 def partitions(operation: AclOperation) -> Rule:
     """Require the operation on the topic of every partition that the handler gets from the replica manager."""
-
-    def rule(authorization: Authorization) -> None:
-        authorization.limit_partitions(partial(authorization.allows, operation, AclResource.TOPIC))
-
-    return rule
+    return PartitionRule(operation, lambda _: True, unrestricted)
 
 
 def elements(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from headgate.gateway.coordinator.decision import RequestContext
 from headgate.gateway.replication.write_batcher import WriteBatcher
@@ -45,8 +45,10 @@ def _no_connection(_client: Client) -> None:
     """The client of a test has no connection to put first."""
 
 
-def mute_nothing(throttle_ms: int) -> None:
-    """There is no quota: do nothing."""
+class Mutable(Protocol):
+    """A connection that answers nothing more for some time."""
+
+    def mute(self, scheduler: Scheduler, throttle_ms: int) -> None: ...
 
 
 class SkippedOffsets(NamedTuple):
@@ -73,8 +75,8 @@ class Client:
     software_name: str = "unknown"
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
-    mute: Callable[[int], None] = field(default=mute_nothing, compare=False, repr=False)
-    """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this."""
+    connection: Mutable | None = field(default=None, compare=False, repr=False)
+    """The open connection of the client; None if there is no other end to pause."""
     is_broker: bool = field(default=False, compare=False, repr=False)
     put_first: Callable[[Client], None] = field(default=_no_connection, compare=False, repr=False)
     """Serve the connection of this client before those of others."""
@@ -83,10 +85,16 @@ class Client:
     skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
     """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
 
+    def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
+        """Answer nothing more on the connection for so many milliseconds (KIP-219)."""
+        if self.connection is not None:
+            self.connection.mute(scheduler, throttle_ms)
+
     def note_broker(self) -> None:
         """The client is a broker, as a request that needs ClusterAction has shown: its connection comes first."""
         if not self.is_broker:
             self.is_broker = True
+            self.limits = None  # a broker has none
             self.put_first(self)
 
     def __str__(self) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from headgate.gateway.api import response_cache
 from headgate.gateway.api.authorization import Authorizer, StableAuthorizer
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.handler_registration import Registration
@@ -51,11 +50,10 @@ class Dispatcher:
         """`quotas`: after each change of the quotas call `follow_quotas`; None: no client can have one."""
         self.authorizer = authorizer
         self.quotas = quotas
-        self._stable = authorizer if isinstance(authorizer, StableAuthorizer) else None
         self._services = services
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
-        self._answers = ResponseCache()
+        self._answers = ResponseCache(authorizer if isinstance(authorizer, StableAuthorizer) else None)
         self._latencies = {key: Histogram() for key in registrations}
         self.stall_watch = services.stall_watch
         self.stall_watch.changed = self._follow_doubt
@@ -69,11 +67,6 @@ class Dispatcher:
     def _count_refusals(self) -> Iterator[tuple[tuple[str, ...], int]]:
         return iter([((code.name,), count) for code, count in self._services.refusals.items()])
 
-    @property
-    def has_quota(self) -> bool:
-        """Whether the broker may mute clients."""
-        return self.quotas is not None
-
     def follow_quotas(self) -> None:
         """Add the quota step to the routes that need one now, and remove it from the others."""
         for route in self._routes.values():
@@ -82,7 +75,8 @@ class Dispatcher:
     def _throttling(self, route: Route) -> Throttling | None:
         if self.quotas is None or route.is_order:
             return None
-        return Throttling.of(self.quotas, route.request.api_key, route.version, self._services.clock)
+        clock, scheduler = self._services.clock, self._services.scheduler
+        return Throttling.of(self.quotas, route.request.api_key, route.version, clock, scheduler)
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer one frame (without its size prefix), or park the request; then `done` is called once, later.
@@ -101,7 +95,9 @@ class Dispatcher:
         services, batcher = self._services, self.batcher
         if batcher.is_open and not route.stages:
             batcher.write_all()
-        key = None if route.is_lasting is None else self._key(frame, position, client)
+        key = None
+        if route.is_lasting is not None:
+            key = self._answers.key(services.metadata.image, frame, position, client)
         if key is not None and (route.throttling is None or route.throttling.passes(client)):
             kept = self._answers.find(services.metadata.image, key)
             if kept is not None:
@@ -113,6 +109,8 @@ class Dispatcher:
             # A copy: the driver reuses the frame's buffer after this call. An append writes into the records
             copied = memoryview(bytearray(frame))
             return self._parked(route, key, correlation_id, client, done).begin(copied, position)
+        if route.throttling is not None:
+            route.throttling.frame_bytes = len(frame)
         request, _ = route.read(frame, position)
         try:
             outcome = route.handler(request, HandlerContext(services, client, version, client_id))
@@ -128,11 +126,6 @@ class Dispatcher:
         elif key is not None:
             self._keep(route, key, outcome, reply)
         return reply
-
-    def _key(self, frame: memoryview, position: int, client: Client) -> Key | None:
-        """The key of the response in the cache."""
-        viewpoint = None if self._stable is None else self._stable.viewpoint(client)
-        return response_cache.key(frame[:4], frame[position:], client, viewpoint)
 
     def _dispatch_timed(self, route: Route, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
         """Answer a frame, and record the time until its reply.

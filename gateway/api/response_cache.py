@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from headgate.gateway.api.authorization import StableAuthorizer
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.routes import LARGE_BYTES
@@ -25,30 +26,47 @@ MAX_REQUEST_BYTES = 1 << 18
 """Enough for ten thousand topic names."""
 MAX_CACHED_BYTES = 16 << 20
 _OVERHEAD_BYTES = 200
-
-
-def key(api: memoryview, body: memoryview, client: Client, viewpoint: Hashable = None) -> Key | None:
-    """The key of a response: everything that it depends on beside the image. None: the request is too large.
-
-    `api`: API key and version, as in the request. `viewpoint`: `gateway.api.authorization.StableAuthorizer`.
-    """
-    if len(body) > MAX_REQUEST_BYTES:
-        return None
-    return b"".join((api, body)), client.principal, client.listener, client.local_host, client.local_port, viewpoint
+MAX_VIEWPOINTS = 1 << 12
 
 
 class ResponseCache:
     """The cached responses of one image."""
 
-    __slots__ = ("_answers", "_image", "_large", "cached_bytes", "making")
+    __slots__ = ("_answers", "_authorizer", "_image", "_large", "_viewed", "_viewpoints", "cached_bytes", "making")
 
-    def __init__(self) -> None:
+    def __init__(self, authorizer: StableAuthorizer | None = None) -> None:
+        self._authorizer = authorizer
+        self._viewed: Image | None = None
+        self._viewpoints: dict[tuple[str, str], Hashable] = {}
+        """The viewpoints of clients under the image `_viewed`, by principal and remote host."""
         self._image: Image | None = None
         self._answers: dict[Key, bytes] = {}
         self._large: dict[Key, bytes] = {}
         self.cached_bytes = 0
         self.making: WeakValueDictionary[Key, ParkedRequest] = WeakValueDictionary()
         """The requests whose responses are in progress."""
+
+    def key(self, image: Image, frame: memoryview, position: int, client: Client) -> Key | None:
+        """The key of a response: everything that it depends on beside the image. None: the request is too large.
+
+        `position`: where the request begins behind its header, whose first four bytes are API key and version.
+        """
+        if len(frame) - position > MAX_REQUEST_BYTES:
+            return None
+        viewpoint = None
+        if self._authorizer is not None:
+            viewpoint = self._viewpoints.get((client.principal, client.remote_host))
+            if viewpoint is None or self._viewed is not image:
+                viewpoint = self._view(image, client)
+        body = b"".join((frame[:4], frame[position:]))
+        return body, client.principal, client.listener, client.local_host, client.local_port, viewpoint
+
+    def _view(self, image: Image, client: Client) -> Hashable:
+        if self._viewed is not image or len(self._viewpoints) >= MAX_VIEWPOINTS:
+            self._viewed, self._viewpoints = image, {}
+        assert self._authorizer is not None
+        viewpoint = self._viewpoints[client.principal, client.remote_host] = self._authorizer.viewpoint(client)
+        return viewpoint
 
     def find(self, image: Image, key: Key) -> bytes | None:
         """The cached small response, which is sent in one piece with its header."""

@@ -94,7 +94,7 @@ class Route:
         self.is_lasting = served.is_lasting if is_stable else None
         self.read = compiler.reader(request, version)
         self.throttling: Throttling | None = None
-        self._unthrottled = self.handler, self.read, self.is_lasting
+        self._unthrottled = self.handler, self.is_lasting
         self.stages = served.stages
         # The rules of authorization look at all elements at once
         self.max_elements = served.max_elements if authorizer is None else MAX_ELEMENTS_AT_ONCE
@@ -108,9 +108,9 @@ class Route:
     def throttle(self, throttling: Throttling | None) -> None:
         """Add a quota step, or remove that step."""
         self.throttling = throttling
-        self.handler, self.read, self.is_lasting = self._unthrottled
+        self.handler, self.is_lasting = self._unthrottled
         if throttling is not None:
-            self.handler, self.read = throttling.throttled(self.handler), throttling.reader(self.read)
+            self.handler = throttling.throttled(self.handler)
             if self.is_lasting is not None:
                 self.is_lasting = partial(_is_lasting_for_all, self.is_lasting)
 

@@ -16,13 +16,13 @@ Source: `KafkaApis`, `ControllerApis`, `RequestHandlerHelper` of Apache Kafka 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from headgate.gateway.api.authorization import amended
 from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Silent
 from headgate.gateway.security.quotas.entities import (
     CONSUMER_BYTE_RATE,
@@ -40,8 +40,6 @@ from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.schema import Message
 
-RouteReader = Callable[[memoryview, int], tuple[Message, int]]
-
 STRICT_SINCE = {
     CreateTopicsRequest.api_key: 6,
     CreatePartitionsRequest.api_key: 3,
@@ -55,10 +53,12 @@ FIRST_BATCH_BYTES = 1 << 20
 """A response exceeds its limit by the first batch, whose usual limit this is."""
 RESPONSE_BYTES, ROW_BYTES = 20, 60
 """About the size of a Fetch response without rows, and of a row without records, with its part of the topic."""
+STATE_SINCE = 15
+"""The first version of Fetch in which a follower has its id in `replica_state` (KIP-903)."""
 FETCH_PERCENT = 0.5
 """A fetch with less time left is metered: it takes 5 ms at most until it waits."""
-CACHED_ANSWER_MS = 0.01
-"""The time of an answer from the cache, which is not measured."""
+CACHED_ANSWER_PERCENT = 0.01 * PERCENT_PER_MS
+"""The time of an answer from the cache is not measured: 0.01 ms."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class FetchMeter:
                 limits.fetch.take_back(response_bytes, now_ms)
             throttle_ms = throttling.longest(throttle_ms, CONSUMER_BYTE_RATE, fetch_ms)
         if throttle_ms:
-            self._client.mute(throttle_ms)
+            self._client.mute(throttling.scheduler, throttle_ms)
         return throttle_ms
 
 
@@ -149,13 +149,17 @@ def _absorbs(request: SampledRate | None, used_ms: float, rate: SampledRate | No
     return True
 
 
+def _is_follower(request: FetchRequest) -> bool:
+    """Whether a fetch is that of a broker: it has other quotas."""
+    return request.replica_id >= 0 or request.replica_state.replica_id >= 0
+
+
 def _has_room(limits: ClientLimits, request: FetchRequest) -> bool:
     """Whether a response of any size within the request's limit is possible now without a violation."""
-    fetch = limits.fetch
-    if fetch is not None and fetch.most - fetch.total - fetch.pending < request.max_bytes + FIRST_BATCH_BYTES:
+    fetch, time = limits.fetch, limits.request
+    if fetch is not None and fetch.room < request.max_bytes + FIRST_BATCH_BYTES:
         return False
-    time = limits.request
-    return time is None or time.most - time.total - time.pending >= FETCH_PERCENT
+    return time is None or time.room >= FETCH_PERCENT
 
 
 def size_of(response: FetchResponse) -> int:
@@ -178,12 +182,14 @@ class Throttling:
         "_version",
         "clock",
         "frame_bytes",
+        "scheduler",
     )
 
-    def __init__(self, quotas: QuotaManager, api_key: int, version: int, clock: Clock) -> None:
+    def __init__(self, quotas: QuotaManager, api_key: int, version: int, clock: Clock, scheduler: Scheduler) -> None:
         self.clock = clock
+        self.scheduler = scheduler
         self.frame_bytes = 0
-        """The size of the request that is handled next; only Produce requests need it."""
+        """The size of the request that is handled next; the dispatcher sets it."""
         self._quotas = quotas
         self._api_key = api_key
         self._version = version
@@ -191,24 +197,13 @@ class Throttling:
         self._has_field = any(field.name == "throttle_time_ms" for field in registry.response_class(api_key).fields)
 
     @classmethod
-    def of(cls, quotas: QuotaManager, api_key: int, version: int, clock: Clock) -> Self | None:
+    def of(cls, quotas: QuotaManager, api_key: int, version: int, clock: Clock, scheduler: Scheduler) -> Self | None:
         """The step of an API version; None if no client has a quota that the API counts against."""
         key = _KEYS.get(api_key, CONTROLLER_MUTATION_RATE if api_key in STRICT_SINCE else REQUEST_PERCENTAGE)
         is_needed = quotas.counts(key) or quotas.counts(REQUEST_PERCENTAGE)
-        return cls(quotas, api_key, version, clock) if is_needed else None
+        return cls(quotas, api_key, version, clock, scheduler) if is_needed else None
 
-    # Parts of a route
-
-    def reader(self, read: RouteReader) -> RouteReader:
-        """The reader of the route: that of a Produce request notes the size of the frame."""
-        if self._api_key != ProduceRequest.api_key:
-            return read
-
-        def read_and_note(frame: memoryview, position: int) -> tuple[Message, int]:
-            self.frame_bytes = len(frame)
-            return read(frame, position)
-
-        return read_and_note
+    # The step of a route
 
     def throttled(self, handler: Handler) -> Handler:
         """The handler with its quota step. After a raising handler, the route calls `note_error`."""
@@ -217,51 +212,111 @@ class Throttling:
         if self._api_key in STRICT_SINCE:
             return self._throttled_mutation(handler)
         is_produce, monotonic_ms = self._api_key == ProduceRequest.api_key, self.clock.monotonic_ms
+        if is_produce and not self._quotas.counts(REQUEST_PERCENTAGE):
+            return self._throttled_produce(handler)
 
         def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
             client = context.client
             limits = self._find_limits(client)
             rate = limits.produce if is_produce else None
-            if (rate is None and limits.request is None) or client.is_broker:
+            if rate is None and limits.request is None:
                 return handler(request, context)
-            frame_bytes, is_timed = self.frame_bytes, limits.request is not None
-            started_ms = monotonic_ms() if is_timed else 0.0
+            frame_bytes = self.frame_bytes
+            started_ms = monotonic_ms()
             try:
                 outcome = handler(request, context)
             except Exception:
                 self._note_failed(limits, started_ms)
                 raise
-            used_ms = monotonic_ms() - started_ms if is_timed else 0.0
+            used_ms = monotonic_ms() - started_ms
             if isinstance(outcome, Message) and _absorbs(limits.request, used_ms, rate, frame_bytes):
                 return outcome
             return self._settled(outcome, client, limits, Usage(used_ms, rate, frame_bytes))
 
         return handle
 
+    def _throttled_produce(self, handler: Handler) -> Handler:
+        """The handler of Produce while no client has a quota of time. Below a grain, bytes cost little."""
+        quotas = self._quotas
+
+        def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
+            client = context.client
+            limits = client.limits
+            if (  # as `_find_limits`, without the call
+                limits is None
+                or limits.epoch is not quotas.epoch
+                or limits.client_id != client.client_id
+                or limits.principal is not client.principal
+            ):
+                limits = self._find_limits(client)
+            rate = limits.produce
+            if rate is None:
+                return handler(request, context)
+            frame_bytes = self.frame_bytes
+            outcome = handler(request, context)
+            pending = rate.pending + frame_bytes
+            if pending < rate.grain and isinstance(outcome, Message):
+                rate.pending = pending
+                return outcome
+            return self._settled(outcome, client, limits, Usage(0.0, rate, frame_bytes))
+
+        return handle
+
     def _throttled_fetch(self, handler: Handler) -> Handler:
         """A fetch that cannot exceed the quotas is planned as usual, and its size counts afterwards."""
+        if not self._quotas.counts(REQUEST_PERCENTAGE):
+            return self._throttled_fetch_bytes(handler)
         monotonic_ms = self.clock.monotonic_ms
 
         def handle(request: Any, context: HandlerContext) -> HandlerOutcome:
             client = context.client
             limits = self._find_limits(client)
-            if (limits.fetch is None and limits.request is None) or client.is_broker:
-                return handler(request, context)
-            if request.replica_id >= 0 or request.replica_state.replica_id >= 0:  # a follower has other quotas
+            if (limits.fetch is None and limits.request is None) or _is_follower(request):
                 return handler(request, context)
             if not _has_room(limits, request):
                 return self._metered(handler, request, context, limits)
-            is_timed = limits.request is not None
-            started_ms = monotonic_ms() if is_timed else 0.0
+            started_ms = monotonic_ms()
             try:
                 outcome = handler(request, context)
             except Exception:
                 self._note_failed(limits, started_ms)
                 raise
-            used_ms = monotonic_ms() - started_ms if is_timed else 0.0
+            used_ms = monotonic_ms() - started_ms
             if type(outcome) is FetchResponse and _absorbs(limits.request, used_ms, limits.fetch, size_of(outcome)):
                 return outcome
             return self._settled(outcome, client, limits, Usage(used_ms, limits.fetch))
+
+        return handle
+
+    def _throttled_fetch_bytes(self, handler: Handler) -> Handler:
+        """The same while no client has a quota of time: the calls are written out."""
+        quotas, has_state = self._quotas, self._version >= STATE_SINCE
+
+        def handle(request: Any, context: HandlerContext) -> HandlerOutcome:
+            client = context.client
+            limits = client.limits
+            if (
+                limits is None
+                or limits.epoch is not quotas.epoch
+                or limits.client_id != client.client_id
+                or limits.principal is not client.principal
+            ):
+                limits = self._find_limits(client)
+            fetch = limits.fetch
+            if fetch is None or (request.replica_state.replica_id if has_state else request.replica_id) >= 0:
+                return handler(request, context)
+            if fetch.room < request.max_bytes + FIRST_BATCH_BYTES:
+                return self._metered(handler, request, context, limits)
+            outcome = handler(request, context)
+            if type(outcome) is FetchResponse:
+                pending = fetch.pending + RESPONSE_BYTES
+                for topic in outcome.responses:
+                    for row in topic.partitions:
+                        pending += ROW_BYTES if row.records is None else ROW_BYTES + len(row.records)
+                if pending < fetch.grain:
+                    fetch.pending = pending
+                    return outcome
+            return self._settled(outcome, client, limits, Usage(0.0, fetch))
 
         return handle
 
@@ -285,7 +340,7 @@ class Throttling:
         def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
             client, monotonic_ms = context.client, self.clock.monotonic_ms
             limits = self._find_limits(client)
-            if client.is_broker or (limits.mutations is None and limits.request is None):
+            if limits.mutations is None and limits.request is None:
                 return handler(request, context)
             mutations = None
             if limits.mutations is not None:
@@ -315,22 +370,29 @@ class Throttling:
     def note_error(self, response: Any, client: Client) -> None:
         """Account for the time of a request that was refused as a whole."""
         used_ms, self._failed_ms = self._failed_ms, 0.0
-        limits = self._find_limits(client)
-        if not client.is_broker:
-            throttle_ms = self.charge_time(limits, used_ms, self.clock.monotonic_ms())
-            self._throttle(response, client, throttle_ms)
+        throttle_ms = self.charge_time(self._find_limits(client), used_ms, self.clock.monotonic_ms())
+        self._throttle(response, client, throttle_ms)
 
     def passes(self, client: Client) -> bool:
         """Whether an answer from the cache may be sent to a client now. Its time counts."""
-        request = self._find_limits(client).request
-        if request is None or client.is_broker:
+        limits = client.limits
+        if (
+            limits is None
+            or limits.epoch is not self._quotas.epoch
+            or limits.client_id != client.client_id
+            or limits.principal is not client.principal
+        ):
+            limits = self._find_limits(client)
+        request = limits.request
+        if request is None:
             return True
-        percent = CACHED_ANSWER_MS * PERCENT_PER_MS
-        if _absorbs(request, CACHED_ANSWER_MS, None, 0):
+        pending = request.pending + CACHED_ANSWER_PERCENT
+        if pending < request.grain:
+            request.pending = pending
             return True
         now_ms = self.clock.monotonic_ms()
-        if request.charge(percent, now_ms):
-            request.take_back(percent, now_ms)
+        if request.charge(CACHED_ANSWER_PERCENT, now_ms):
+            request.take_back(CACHED_ANSWER_PERCENT, now_ms)
             return False
         return True
 
@@ -344,7 +406,10 @@ class Throttling:
             or limits.client_id != client.client_id
             or limits.principal is not client.principal
         ):
-            limits = quotas.limits(client.principal, client.client_id, self.clock.monotonic_ms())
+            if client.is_broker:
+                limits = ClientLimits(client.principal, client.client_id, quotas.epoch)
+            else:
+                limits = quotas.limits(client.principal, client.client_id, self.clock.monotonic_ms())
             client.limits = limits
         return limits
 
@@ -377,7 +442,7 @@ class Throttling:
         if throttle_ms > 0:
             if response is not None and self._has_field:
                 response.throttle_time_ms = throttle_ms
-            client.mute(throttle_ms)
+            client.mute(self.scheduler, throttle_ms)
 
 
 _KEYS = {ProduceRequest.api_key: PRODUCER_BYTE_RATE, FetchRequest.api_key: CONSUMER_BYTE_RATE}

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol
 
-from headgate.gateway.api.context import Client, CloseConnection, mute_nothing
+from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Done, Parked, Piece, Reply
 from headgate.gateway.network.admission.unauthenticated import UnauthenticatedConnection
 from headgate.gateway.network.protocol_detection import detect
@@ -316,7 +316,7 @@ class Connection:
             self.settle()  # no later step of this connection would write
         except Exception as error:  # the resources are released in any case
             logger.error("writing failed at the end of %s", self.client, exc_info=error)
-        self.wake, self.client.mute = _nobody, mute_nothing
+        self.wake, self.client.connection = _nobody, None
         self._frames.discard()
         self._memory.forget(self._granted)  # before the release below, which would grant it
         self._release_memory()

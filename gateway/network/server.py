@@ -369,8 +369,7 @@ class Server:
         client.put_first = self._put_first
         if self._logins is not None:
             self._logins.begin(connection, self._dispatcher)
-        if self._dispatcher.has_quota:
-            client.mute = partial(connection.mute, self._scheduler)
+        client.connection = connection
         return connection
 
     def _note_unauthenticated(self, connection: Connection, abort: Callable[[], object]) -> None:

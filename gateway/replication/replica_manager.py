@@ -138,6 +138,11 @@ class ReplicaManager:
         return self._online.values()
 
     @property
+    def online(self) -> Mapping[tuple[str, int], Replica]:
+        """`led`, by topic and index. The mapping stays the same object, and follows every change."""
+        return self._online
+
+    @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """The present high watermark of each replica."""
         return {replica.log.key: replica.high_watermark for replica in self}

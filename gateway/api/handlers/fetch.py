@@ -14,10 +14,9 @@ Followers fetch too. They read to the end of the log, and each offset they ask f
 (`gateway.replication.progress`).
 """
 
-from functools import partial
 from typing import TypeAlias
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization import AclOperation, Authorization, PartitionRule
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.fetch.conversion import BATCHES, BATCHES_WITHOUT_ZSTD, Form, MessageSets, convert, is_open
 from headgate.gateway.api.fetch.metering import MeteredFetchPlan
@@ -34,17 +33,20 @@ from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 FetchOutcome: TypeAlias = FetchResponse | Task[FetchResponse]
 
 
-def _authorize(authorization: Authorization) -> None:
-    """Require READ on each topic; of a follower, CLUSTER_ACTION. Denied topics have TOPIC_AUTHORIZATION_FAILED.
+def _is_of_client(request: FetchRequest) -> bool:
+    return request.replica_id < 0 and request.replica_state.replica_id < 0
 
-    A session's partitions are authorized at every read: an earlier permission may be revoked.
-    """
-    request = authorization.request
-    if max(request.replica_id, request.replica_state.replica_id) >= 0:
-        is_allowed = authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
-        authorization.limit_partitions(lambda topic: is_allowed)
-    else:
-        authorization.limit_partitions(partial(authorization.allows, AclOperation.READ, AclResource.TOPIC))
+
+def _authorize_follower(authorization: Authorization) -> None:
+    is_allowed = authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
+    authorization.limit_partitions(lambda topic: is_allowed)
+
+
+_authorize = PartitionRule(AclOperation.READ, _is_of_client, _authorize_follower)
+"""Require READ on each topic; of a follower, CLUSTER_ACTION. Denied topics have TOPIC_AUTHORIZATION_FAILED.
+
+A session's partitions are authorized at every read: an earlier permission may be revoked.
+"""
 
 
 @handles(FetchRequest, versions="10-18", authorize=_authorize)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, PartitionRule
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext, HandlerOutcome
@@ -104,18 +104,19 @@ def _append(
     return row
 
 
-def _authorize(authorization: Authorization) -> None:
+def _authorize_transaction(authorization: Authorization) -> None:
     """Require WRITE on each topic, and for batches of a transaction on the transactional id.
 
     Kafka 3.0 dropped IDEMPOTENT_WRITE here (KIP-679).
     """
-    transactional_id = authorization.request.transactional_id
-    if transactional_id is not None and has_transactional_batch(authorization.request):
-        authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+    request = authorization.request
+    if has_transactional_batch(request):
+        authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id)
     _authorize_topics(authorization)
 
 
 _authorize_topics = partitions(AclOperation.WRITE)
+_authorize = PartitionRule(AclOperation.WRITE, lambda request: request.transactional_id is None, _authorize_transaction)
 
 
 def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, message: str | None) -> None:

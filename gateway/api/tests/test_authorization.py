@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.authorization import AclOperation, AclResource
+from headgate.gateway.api.authorization import AclOperation, AclResource, GrantedTopics
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
@@ -153,12 +154,15 @@ class Broker:
 
     def ask(self, request: Message, version: int, authorizer: ScriptedAuthorizer | None = None) -> Any:
         """The response over the wire; None if the reply is owed to something that does not come."""
-        dispatcher = Dispatcher(self.node.services, load(), authorizer)
+        return self.ask_by(Dispatcher(self.node.services, load(), authorizer), request, version)
+
+    def ask_by(self, dispatcher: Dispatcher, request: Message, version: int, client: Client = CLIENT) -> Any:
+        """`ask`, by a dispatcher that has answered others."""
         frame = bytearray()
         write_request_header(frame, RequestHeader(request.api_key, version, 7, "me"))
         write(request, version, frame, [])
         replies: list[Any] = []
-        reply = dispatcher.dispatch(memoryview(frame), CLIENT, replies.append)
+        reply = dispatcher.dispatch(memoryview(frame), client, replies.append)
         if isinstance(reply, list):
             replies.append(reply)
         for _ in range(4):
@@ -450,3 +454,81 @@ def rows_of(response: Any) -> list[Any]:
 
 def row_name(row: Any) -> Any:
     return getattr(row, "name", getattr(row, "topic", None))
+
+
+class StableScript(ScriptedAuthorizer):
+    """The same, with decisions that are good until the image changes."""
+
+    def __init__(self, is_allowed: Callable[[AclOperation, AclResource, str], bool]) -> None:
+        super().__init__(is_allowed)
+        self.count = 0
+
+    def allows(self, client: Client, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        self.count += 1
+        self.asked.add((operation, resource, name))
+        return self._is_allowed(operation, resource, name)
+
+    def viewpoint(self, client: Client) -> str:
+        return client.remote_host
+
+
+def produce_to(*topics: str, transactional_id: str | None = None) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id, 1, 1_000, [TopicProduceData(name, partition_data=[data()]) for name in topics]
+    )
+
+
+def codes_of(response: Any) -> list[ErrorCode]:
+    return [ErrorCode(row.error_code) for topic in response.responses for row in topic.partition_responses]
+
+
+def test_an_allowed_topic_is_asked_for_once_until_the_image_changes(broker: Broker) -> None:
+    authorizer = StableScript(lambda operation, resource, name: name != "u")
+    dispatcher = Dispatcher(broker.node.services, load(), authorizer)
+    for _ in range(3):
+        assert codes_of(broker.ask_by(dispatcher, produce_to("t", "u"), 9)) == [ErrorCode.NONE, TOPIC]
+    assert authorizer.count == 1 + 3  # what is denied is asked for each time
+    authorizer._is_allowed = lambda operation, resource, name: name != "t"
+    assert codes_of(broker.ask_by(dispatcher, produce_to("t"), 9)) == [ErrorCode.NONE]
+    broker.node.services.metadata.create_topic("v", 1)
+    assert codes_of(broker.ask_by(dispatcher, produce_to("t", "u"), 9)) == [TOPIC, ErrorCode.NONE]
+
+
+def test_another_principal_and_host_are_asked_for(broker: Broker) -> None:
+    authorizer = StableScript(lambda operation, resource, name: True)
+    dispatcher = Dispatcher(broker.node.services, load(), authorizer)
+    alike = replace(CLIENT, remote_port=50_001)
+    for client in (CLIENT, alike, replace(CLIENT, principal="User:bob"), replace(CLIENT, remote_host="192.0.2.8")):
+        assert codes_of(broker.ask_by(dispatcher, produce_to("t"), 9, client)) == [ErrorCode.NONE]
+    assert authorizer.count == 3
+
+
+def test_a_remembered_topic_does_not_allow_a_transaction(broker: Broker) -> None:
+    authorizer = StableScript(lambda operation, resource, name: resource is Res.TOPIC)
+    dispatcher = Dispatcher(broker.node.services, load(), authorizer)
+    assert codes_of(broker.ask_by(dispatcher, produce_to("t"), 9)) == [ErrorCode.NONE]
+    asked = produce_to("t", transactional_id="x")
+    assert codes_of(broker.ask_by(dispatcher, asked, 9)) == [TRANSACTIONAL_ID]
+
+
+def test_a_remembered_topic_does_not_allow_a_follower(broker: Broker) -> None:
+    authorizer = StableScript(lambda operation, resource, name: resource is Res.TOPIC)
+    dispatcher = Dispatcher(broker.node.services, load(), authorizer)
+    for replica_id, code in ((-1, ErrorCode.NONE), (1, TOPIC)):
+        wanted = [FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0)])]
+        response = broker.ask_by(dispatcher, FetchRequest(replica_id=replica_id, max_bytes=1_000, topics=wanted), 11)
+        assert [row.error_code for topic in response.responses for row in topic.partitions] == [code]
+
+
+def test_remembered_topics_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GrantedTopics, "MAX_REMEMBERED", 3)
+    authorizer = StableScript(lambda operation, resource, name: True)
+    dispatcher = Dispatcher(broker.node.services, load(), authorizer)
+    for topic in ("t", "u"):  # two clients with one topic each are four things
+        client = replace(CLIENT, principal=f"User:{topic}")
+        assert codes_of(broker.ask_by(dispatcher, produce_to(topic), 9, client)) == [ErrorCode.NONE]
+    assert authorizer.count == 2
+    assert codes_of(broker.ask_by(dispatcher, produce_to("t"), 9, replace(CLIENT, principal="User:t"))) == [
+        ErrorCode.NONE
+    ]
+    assert authorizer.count == 3

@@ -15,7 +15,6 @@ from headgate.gateway.api.response_cache import (
     MAX_REQUEST_BYTES,
     Key,
     ResponseCache,
-    key,
 )
 from headgate.gateway.api.routes import LARGE_BYTES
 from headgate.gateway.api.tests.test_dispatch import answer, frame, never
@@ -109,7 +108,7 @@ def test_another_client_behind_the_same_viewpoint_shares_it(node: HandlerBroker)
 
 
 def of(body: bytes) -> Key:
-    found = key(memoryview(b"\0\3\0\1"), memoryview(body), CLIENT)
+    found = ResponseCache().key(IMAGE, memoryview(b"\0\3\0\1" + body), 4, CLIENT)
     assert found is not None
     return found
 
@@ -122,7 +121,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert answers.cached_bytes <= MAX_CACHED_BYTES
     answers.keep(IMAGE, of(b"long"), bytes(MAX_ANSWER_BYTES + 1))
     assert answers.find_large(IMAGE, of(b"long")) is None
-    assert key(memoryview(b"\0\3\0\1"), memoryview(bytes(MAX_REQUEST_BYTES + 1)), CLIENT) is None
+    assert answers.key(IMAGE, memoryview(bytes(4 + MAX_REQUEST_BYTES + 1)), 4, CLIENT) is None
 
 
 @pytest.mark.slow

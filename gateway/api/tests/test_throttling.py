@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.api.context import mute_nothing
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.routes import Route
 from headgate.gateway.api.tests.throttled_client import (
@@ -168,7 +167,7 @@ def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Thro
     wire.connection.end_of_stream()
     assert wire.connection.is_answered
     wire.connection.finish()
-    assert wire.client.mute is mute_nothing  # the client refers to the connection no more
+    assert wire.client.connection is None  # the client refers to the connection no more
     wire.node.time.advance(60_000)
     assert not wire.wakes
 

@@ -35,8 +35,7 @@ class ThrottledClient:
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
         self.dispatcher = Dispatcher(node.services, load(), quotas=quotas)
         self.connection = Connection(self.client, self.dispatcher, 1 << 20, MemoryBudget(1 << 30), self.complain)
-        if self.dispatcher.has_quota:
-            self.client.mute = lambda ms: self.connection.mute(node.services.scheduler, ms)
+        self.client.connection = self.connection
         self.connection.wake = self.woken
         self.wakes = 0
 

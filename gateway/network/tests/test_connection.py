@@ -46,8 +46,6 @@ class ScriptedDispatcher:
     Other answers are in `answers`.
     """
 
-    has_quota = False
-
     def __init__(self) -> None:
         self.quotas: QuotaManager | None = None
         self.seen: list[bytes] = []

@@ -67,6 +67,7 @@ class SampledRate:
         "grain",
         "most",
         "pending",
+        "room",
         "total",
         "windows",
     )
@@ -84,6 +85,8 @@ class SampledRate:
         self.most = self.grain = 0.0
         """The largest single value that is possible without a violation; and the part of it that may be pending, which
         is nothing while the windows are full."""
+        self.room = 0.0
+        """What is possible now without a violation, whatever is pending."""
         self.bound = bound
 
     @property
@@ -99,6 +102,7 @@ class SampledRate:
 
     def _set_grain(self) -> None:
         self.grain = self.most / GRAINS if self.total <= self.most else 0.0
+        self.room = self.most - self.total - self.grain
 
     def charge(self, value: float, now_ms: float) -> int:
         """Record a value with all that is pending. Returns as `record` does."""
@@ -113,6 +117,7 @@ class SampledRate:
             current.value += value
             current.last_ms = now_ms
             self.total = total = self.total + value
+            self.room -= value
             if total <= self.most:
                 return 0
         else:
