@@ -126,13 +126,13 @@ class ScriptedAuthorizer:
     """Allows what `is_allowed` says, and notes what it was asked."""
 
     def __init__(self, is_allowed: Callable[[AclOperation, AclResource, str], bool]) -> None:
-        self._is_allowed = is_allowed
+        self.is_allowed = is_allowed
         self.asked: set[Asked] = set()
 
     def allows(self, client: Client, operation: AclOperation, resource: AclResource, name: str) -> bool:
         assert client is CLIENT
         self.asked.add((operation, resource, name))
-        return self._is_allowed(operation, resource, name)
+        return self.is_allowed(operation, resource, name)
 
     def allows_any(self, client: Client, operation: AclOperation, resource: AclResource) -> bool:
         return self.allows(client, operation, resource, "*")
@@ -466,7 +466,7 @@ class StableScript(ScriptedAuthorizer):
     def allows(self, client: Client, operation: AclOperation, resource: AclResource, name: str) -> bool:
         self.count += 1
         self.asked.add((operation, resource, name))
-        return self._is_allowed(operation, resource, name)
+        return self.is_allowed(operation, resource, name)
 
     def viewpoint(self, client: Client) -> str:
         return client.remote_host
@@ -488,7 +488,7 @@ def test_an_allowed_topic_is_asked_for_once_until_the_image_changes(broker: Brok
     for _ in range(3):
         assert codes_of(broker.ask_by(dispatcher, produce_to("t", "u"), 9)) == [ErrorCode.NONE, TOPIC]
     assert authorizer.count == 1 + 3  # what is denied is asked for each time
-    authorizer._is_allowed = lambda operation, resource, name: name != "t"
+    authorizer.is_allowed = lambda operation, resource, name: name != "t"
     assert codes_of(broker.ask_by(dispatcher, produce_to("t"), 9)) == [ErrorCode.NONE]
     broker.node.services.metadata.create_topic("v", 1)
     assert codes_of(broker.ask_by(dispatcher, produce_to("t", "u"), 9)) == [TOPIC, ErrorCode.NONE]

@@ -86,7 +86,7 @@ class SampledRate:
         """The largest single value that is possible without a violation; and the part of it that may be pending, which
         is nothing while the windows are full."""
         self.room = 0.0
-        """What is possible now without a violation, whatever is pending."""
+        """The largest value that the windows allow now without a violation, beside all that may be pending."""
         self.bound = bound
 
     @property
