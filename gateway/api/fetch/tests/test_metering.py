@@ -90,5 +90,5 @@ def test_a_follower_is_exempt(wire: ThrottledClient) -> None:
     request = fetched(0, -1)
     request.replica_id = 5
     assert fetch_now(wire, request).throttle_time_ms == 0
-    wire.client.is_broker = True
+    wire.client.note_broker()
     assert fetch_now(wire, fetched(0, -1)).throttle_time_ms == 0
