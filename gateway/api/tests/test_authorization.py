@@ -472,10 +472,8 @@ class StableScript(ScriptedAuthorizer):
         return client.remote_host
 
 
-def produce_to(*topics: str, transactional_id: str | None = None) -> ProduceRequest:
-    return ProduceRequest(
-        transactional_id, 1, 1_000, [TopicProduceData(name, partition_data=[data()]) for name in topics]
-    )
+def produce_to(*topics: str) -> ProduceRequest:
+    return ProduceRequest(None, 1, 1_000, [TopicProduceData(name, partition_data=[data()]) for name in topics])
 
 
 def codes_of(response: Any) -> list[ErrorCode]:
@@ -507,7 +505,7 @@ def test_a_remembered_topic_does_not_allow_a_transaction(broker: Broker) -> None
     authorizer = StableScript(lambda operation, resource, name: resource is Res.TOPIC)
     dispatcher = Dispatcher(broker.node.services, load(), authorizer)
     assert codes_of(broker.ask_by(dispatcher, produce_to("t"), 9)) == [ErrorCode.NONE]
-    asked = produce_to("t", transactional_id="x")
+    asked = ProduceRequest("x", 1, 1_000, [TopicProduceData("t", partition_data=[transactional_data()])])
     assert codes_of(broker.ask_by(dispatcher, asked, 9)) == [TRANSACTIONAL_ID]
 
 
