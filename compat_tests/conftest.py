@@ -32,6 +32,7 @@ TOGETHER: tuple[str | tuple[str, ...], ...] = (
         "compat_tests/spark/test_files",
         "compat_tests/spark/test_handover",
         "compat_tests/spark/test_positions",
+        "compat_tests/security/test_spark",
     ),
     "compat_tests/families/test_kgo_suite",
     "compat_tests/storage/test_adoption",

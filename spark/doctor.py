@@ -18,6 +18,7 @@ from headgate.spark.executors import ExecutorReport, NoExecutor, ask_executors
 from headgate.spark.installation import Installation, add_conf_option, find_installation, ports_of_brokers, probe_worker
 from headgate.spark.jar_sets import CONNECTOR, SETS, Jar
 from headgate.spark.jars import default_folder, is_right
+from headgate.tools.client.security_option import add_security_option
 from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result, seconds
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
@@ -274,6 +275,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--bootstrap-server", metavar="host:port", help="also dial the addresses that brokers advertise"
     )
+    add_security_option(parser)
     parser.add_argument("--timeout", type=seconds, default=3.0, metavar="seconds", help="of each broker; default: 3")
     parser.add_argument(
         "--master", metavar="url", help="of a cluster: dial in a task on its executors; this starts a session"
@@ -287,7 +289,7 @@ def main(arguments: Sequence[str]) -> int:
     installed = find_installation(os.environ, options.python)
     findings = list(examine(installed, os.environ))
     if options.bootstrap_server:
-        dialled = ports_of_brokers(options.bootstrap_server, options.timeout)
+        dialled = ports_of_brokers(options.bootstrap_server, options.timeout, options.security)
         findings += check_brokers(options.bootstrap_server, lambda _: dialled)
         if options.master and not options.master.startswith("local"):
             findings += _ask(options, installed.worker, [address for address in dialled if address])

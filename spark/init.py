@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Final
 
+from headgate.tools.client.security_option import client_security
 from headgate.tools.output import CommandResult, format_table, print_result
 
 TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
@@ -19,7 +21,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "stream": ("append a topic to files, run by run", "python job.py"),
     "copy": (
         "a topic into another one, each record exactly once",
-        "headgate topics create $topic-returned --partitions 4 --bootstrap-server $bootstrap; python job.py",
+        "headgate topics create $topic-returned --partitions 4 --bootstrap-server $bootstrap$option; python job.py",
     ),
     "pipeline": (
         "Declarative Pipelines: tables of a topic",
@@ -35,8 +37,11 @@ class TemplateRefused(Exception):
     """The project cannot be made; the text says why."""
 
 
-def create(folder: Path, kind: str, bootstrap: str, topic: str) -> list[Path]:
-    """Make the project in a new or empty folder; return the paths of its files. Raises TemplateRefused."""
+def create(folder: Path, kind: str, bootstrap: str, topic: str, command_config: str | None = None) -> list[Path]:
+    """Make the project in a new or empty folder; return the paths of its files. Raises TemplateRefused.
+
+    `command_config`: the file of Kafka's client properties that the job reads at each start.
+    """
     if not _TOPIC.fullmatch(topic):
         raise TemplateRefused(f"{topic!r} is no name of a topic")
     if not _BOOTSTRAP.fullmatch(bootstrap):
@@ -50,6 +55,8 @@ def create(folder: Path, kind: str, bootstrap: str, topic: str) -> list[Path]:
         "topic": topic,
         "table": re.sub(r"[^a-z0-9_]", "_", topic.lower()),
         "folder_uri": place.as_uri(),
+        "config": repr(command_config),
+        "option": _option(command_config),
     }
     made = []
     for source in sorted((TEMPLATES / kind).rglob(f"*{_SUFFIX}")):
@@ -58,6 +65,20 @@ def create(folder: Path, kind: str, bootstrap: str, topic: str) -> list[Path]:
         target.write_text(Template(source.read_text()).substitute(words))
         made.append(target)
     return made
+
+
+def _option(command_config: str | None) -> str:
+    """The option of `headgate topics`; one line, as it stands in a text of a template too."""
+    return "" if command_config is None else f" --command-config {shlex.quote(command_config)}"
+
+
+def _config(text: str) -> str:
+    """The absolute path of a file that can be used."""
+    client_security(text)
+    path = str(Path(text).absolute())
+    if not path.isprintable() or any(sign in path for sign in "\\\"'$"):
+        raise argparse.ArgumentTypeError(f"{text!r} has signs that a job's text cannot have: move the file")
+    return path
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,10 +91,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
     )
+    parser.add_argument(
+        "--command-config",
+        metavar="file",
+        type=_config,
+        help="Kafka's client properties; the job reads them at each start",
+    )
     options = parser.parse_args(arguments)
+    config = options.command_config
     try:
-        made = create(options.folder, options.template, options.bootstrap_server, options.topic)
-        words = {"topic": options.topic, "bootstrap": options.bootstrap_server}
+        made = create(options.folder, options.template, options.bootstrap_server, options.topic, config)
+        words = {"topic": options.topic, "bootstrap": options.bootstrap_server, "option": _option(config)}
         how = Template(KINDS[options.template][1]).substitute(words)
         result = CommandResult(document="\n".join(map(str, made)), notes=[f"run it: cd {options.folder}; {how}"])
     except (TemplateRefused, OSError) as error:

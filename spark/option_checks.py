@@ -11,25 +11,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from headgate.protocol.security.client_properties import CLASSES, HONOURED
+from headgate.protocol.security.client_properties import WITHOUT_EFFECT as SECURITY_WITHOUT_EFFECT
 from headgate.spark.option_table import (
     ALL,
     CONSUMER_SETTINGS,
     HEADGATE_OPTIONS,
     KAFKA_OPTIONS,
     KAFKA_REFUSED,
-    PLAINTEXT_ONLY,
     PRODUCER_SETTINGS,
     READ_REFUSED,
     READS,
-    SECURITY_PREFIXES,
     WITHOUT_EFFECT,
     Option,
     Use,
 )
+from headgate.spark.security_options import PREFIX
 from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result
 
 KAFKA, HEADGATE = "kafka", "headgate"
 FORMATS: Final = (KAFKA, HEADGATE)
+
+
+_SECURITY: Final = frozenset(f"{PREFIX}{name}" for name in (*HONOURED, *SECURITY_WITHOUT_EFFECT, *CLASSES))
+"""Kafka's client properties about security; what the format `headgate` cannot honour of them, it refuses by itself."""
 
 
 class UnknownOption(ValueError):
@@ -58,8 +63,8 @@ def format_options(format_name: str) -> Sequence[Option]:
 def known_names(format_name: str, use: Use) -> dict[str, str]:
     """The options of a format for one use by their names in lower case: Spark takes names in any case."""
     names = {option.name for option in format_options(format_name) if use in option.uses}
-    if format_name == HEADGATE and use in READS:
-        names |= WITHOUT_EFFECT
+    if format_name == HEADGATE:
+        names |= _SECURITY | (WITHOUT_EFFECT if use in READS else frozenset())
     elif format_name == KAFKA:
         names |= PRODUCER_SETTINGS if use is Use.WRITE else CONSUMER_SETTINGS
     return {name.lower(): name for name in names}
@@ -71,10 +76,7 @@ def refusals(format_name: str, use: Use) -> dict[str, str]:
         return {name.lower(): cure for name, cure in KAFKA_REFUSED.items()}
     if use is Use.WRITE:
         return {}
-    return {
-        **READ_REFUSED,
-        **{name: PLAINTEXT_ONLY for name in CONSUMER_SETTINGS if name.startswith(SECURITY_PREFIXES)},
-    }
+    return dict(READ_REFUSED)
 
 
 def check_options(format_name: str, use: Use, names: Iterable[str]) -> None:

@@ -102,6 +102,11 @@ HEADGATE_OPTIONS: Final = (
     Option("kafka.fetch.max.wait.ms", READS, "500", "how long a broker may wait for new records"),
     Option("kafka.request.timeout.ms", READS, "30000", "the longest wait of the driver for a broker"),
     Option("kafka.bootstrap.servers", _WRITE, "", "host:port,..."),
+    Option("kafka.security.protocol", ALL, "PLAINTEXT", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+    Option("kafka.sasl.mechanism", ALL, "GSSAPI", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"),
+    Option("kafka.sasl.jaas.config", ALL, "", "the login module with user and password, or a delegation token"),
+    Option("kafka.ssl.truststore.location", ALL, "", "the brokers' authority; a file on driver and executors"),
+    Option("kafka.ssl.truststore.certificates", ALL, "", "the same as PEM here; kafka.ssl.truststore.type=PEM"),
     Option("topic", _WRITE, "", "the target of all rows; without it the column topic"),
     Option("name", _WRITE, "the query's name", "stream only: the sink's name in the cluster, the same at each start"),
     Option("queryName", _WRITE, "", "stream only: the sink's name, if there is no option name"),
@@ -204,12 +209,3 @@ WRITE_REFUSED: Final[Mapping[str, str]] = {
     "path": "a topic is named by the option topic",
 }
 """Options that a write with the format `headgate` refuses, each with what to do instead."""
-
-SECURITY_PREFIXES: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
-PLAINTEXT_ONLY: Final = "Headgate's client speaks PLAINTEXT only; use the format `kafka` for TLS and SASL"
-
-
-def needs_security(name: str, value: str) -> bool:
-    """Whether the option, by its lower-case name, asks for TLS or SASL, which the format `headgate` lacks."""
-    is_plaintext = name == "kafka.security.protocol" and value.strip().upper() == "PLAINTEXT"
-    return name.startswith(SECURITY_PREFIXES) and not is_plaintext

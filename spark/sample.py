@@ -20,8 +20,9 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import batch, compression
 from headgate.protocol.records.batch import Record
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.client import PLAINTEXT, Client, ClientError
 from headgate.tools.client.cluster import Answers, Cluster
 from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result
 
@@ -92,9 +93,9 @@ def _send(cluster: Cluster, topic: str, records: dict[int, list[Record]]) -> lis
     return [f"{partition}: {failure.text}" for partition, failure in failed.items()]
 
 
-def create_topic(bootstrap: str, topic: str, timeout_s: float) -> list[str]:
+def create_topic(bootstrap: str, topic: str, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> list[str]:
     """Create the topic if it does not exist; sentences about a failure."""
-    with Client(bootstrap, timeout_s=timeout_s) as client:
+    with Client(bootstrap, timeout_s=timeout_s, security=security) as client:
         wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
         answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=int(timeout_s * 1000)))
     allowed = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -133,9 +134,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(options: argparse.Namespace, now_ms: int) -> CommandResult:
     """Raises ClientError."""
-    failures = create_topic(options.bootstrap_server, options.topic, options.timeout)
+    failures = create_topic(options.bootstrap_server, options.topic, options.timeout, options.security)
     if not failures:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
+        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
             failures = produce(cluster, options.topic, orders(options.count, options.seed, now_ms))
     row: Row = {"topic": options.topic, "orders": options.count}
     return CommandResult([] if failures else [row], failures)

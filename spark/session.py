@@ -25,6 +25,7 @@ from headgate.spark.jar_sets import CONNECTOR, Jar
 from headgate.spark.jars import JarsMissing, default_folder, installed_pyspark, is_right, jar_set
 from headgate.spark.option_checks import UnknownOption, check_options, tuned_options
 from headgate.spark.option_table import Use
+from headgate.spark.security_options import security_of
 from headgate.tools.client.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ _UNREGISTERED: Final = frozenset(
 )
 _NEARLY: Final = 0.85
 _LOOPBACK: Final = ("spark.driver.host", "spark.driver.bindAddress")
+_SECRETS: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key"
+"""Spark's own default, with the JAAS line and a private key in an option: plans of streams show options."""
 
 Positions = Mapping[int, int]
 
@@ -119,6 +122,7 @@ def session_settings(formats: Iterable[str], jars: str, cores: int = 2) -> dict[
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores),
+        "spark.redaction.regex": _SECRETS,
     }
     if jars:
         settings["spark.jars"] = jars
@@ -273,7 +277,7 @@ def count_partitions(options: Mapping[str, str]) -> int:
     given = {name.lower(): value for name, value in options.items()}
     if "assign" in given:
         return sum(len(numbers) for numbers in json.loads(given["assign"]).values())
-    with Cluster(given["kafka.bootstrap.servers"]) as cluster:
+    with Cluster(given["kafka.bootstrap.servers"], security=security_of(given)) as cluster:
         topics = cluster.topics(None)
     if "subscribepattern" in given:
         pattern = re.compile(given["subscribepattern"])

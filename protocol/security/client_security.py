@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headgate.protocol.client.connection import ClientConnection, Exchange
 from headgate.protocol.security import client_properties as names
@@ -49,28 +49,41 @@ class ClientSecurity:
         tls: TlsSettings | None = None,
         login: ClientLogin | None = None,
         seams: ClientSeams | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        """`protocol` is one of PROTOCOLS. `login` is needed for the protocols with SASL."""
+        """`protocol` is one of PROTOCOLS. `login` is needed for the protocols with SASL.
+
+        `properties`: those that the others come from; only with them a copy can go to another process.
+        """
         assert protocol in PROTOCOLS, protocol
         assert (login is not None) == protocol.startswith("SASL_"), protocol
         self.protocol = protocol
         self.tls = tls or TlsSettings()
         self._login = login
+        self.properties = dict(properties or {})
         self._seams = seams or system()
         self._context: tuple[dict[str, FileIdentity | None], ssl.SSLContext] | None = None
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str], seams: ClientSeams | None = None) -> ClientSecurity:
-        """The security that Kafka's client properties describe. Raises InvalidClientSecurity."""
-        seams = seams or system()
-        for problem in names.problems(properties):
-            raise InvalidClientSecurity(problem)
-        protocol = _protocol(properties)
-        login = _login(properties, seams) if protocol.startswith("SASL_") else None
-        security = cls(protocol, of_texts(properties), login, seams)
+        """The security that Kafka's client properties describe; its stores are read. Raises InvalidClientSecurity."""
+        security = _made(properties, seams)
         if security.has_tls:
             security.ssl_context()
         return security
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy reads its stores at its first connection, where it is then."""
+        if self.protocol != PLAINTEXT and not self.properties:
+            raise TypeError("only a security of properties can be pickled")
+        return _made, (self.properties,)
+
+    def __eq__(self, other: object) -> bool:
+        is_same = isinstance(other, ClientSecurity) and (self.protocol, self.tls) == (other.protocol, other.tls)
+        return is_same and self.properties == cast("ClientSecurity", other).properties
+
+    def __hash__(self) -> int:
+        return hash((self.protocol, *sorted(self.properties.items())))
 
     def __repr__(self) -> str:
         by = "" if self._login is None else f", {self._login}"
@@ -126,6 +139,18 @@ class ClientSecurity:
     def log_in(self, peer: ClientConnection, host: str) -> Exchange[LoginSession]:
         """Log in, or renew the session, on a connection whose versions are known. Raises LoginFailed."""
         return (yield from login.log_in(peer, self.mechanism, self.begin_login(host)))
+
+
+def _made(properties: Mapping[str, str], seams: ClientSeams | None = None) -> ClientSecurity:
+    """The security of properties, before its stores are read. Raises InvalidClientSecurity."""
+    seams = seams or system()
+    for problem in names.problems(properties):
+        raise InvalidClientSecurity(problem)
+    protocol = _protocol(properties)
+    login = _login(properties, seams) if protocol.startswith("SASL_") else None
+    is_secure = protocol != PLAINTEXT
+    own = {name: value for name, value in properties.items() if is_secure and name.startswith(names.PREFIXES)}
+    return ClientSecurity(protocol, of_texts(properties), login, seams, own)
 
 
 def _protocol(properties: Mapping[str, str]) -> str:

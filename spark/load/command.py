@@ -24,6 +24,7 @@ from headgate.spark.load.output.tables import ICEBERG, KINDS, PARQUET
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetRange
 from headgate.tools.arguments import now_ms
 from headgate.tools.client.client import ClientError
+from headgate.tools.client.security_option import add_security_option
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.output import (
     CommandResult,
@@ -109,7 +110,7 @@ def _load(options: argparse.Namespace) -> CommandResult:
 def load_origin(options: argparse.Namespace) -> LoadOrigin:
     from headgate.spark.load.origin import LoadOrigin
 
-    return LoadOrigin(options.bootstrap_server, tuple(options.log_dir))
+    return LoadOrigin(options.bootstrap_server, tuple(options.log_dir), options.security)
 
 
 class Screen:
@@ -274,6 +275,7 @@ def _load_parser() -> argparse.ArgumentParser:
 def add_origin_options(parser: argparse.ArgumentParser) -> None:
     """Where the records come from, and which of them."""
     parser.add_argument("--bootstrap-server", metavar="host:port", help="read from a broker by Fetch")
+    add_security_option(parser)
     parser.add_argument(
         "--log-dir", action="append", default=[], metavar="directory", help="read a broker's files; may be repeated"
     )

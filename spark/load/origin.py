@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.spark.reading import opening
 from headgate.spark.reading.log_reader import LogUnavailable, TopicReader
 from headgate.storage.files import Files
-from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.client import PLAINTEXT, Client, ClientError
 from headgate.tools.log.data_directory import DataDirectory
 from headgate.tools.topics import describe_configs
 
@@ -36,12 +37,13 @@ class LoadOrigin(NamedTuple):
 
     bootstrap: str | None = None
     log_dirs: tuple[str, ...] = ()
+    security: ClientSecurity = PLAINTEXT
 
     def open(self) -> TopicReader:
-        return opening.Origin(self.bootstrap, self.log_dirs).open()
+        return opening.Origin(self.bootstrap, self.log_dirs, security=self.security).open()
 
     def open_in_task(self, topic_ids: Mapping[str, bytes]) -> TopicReader:
-        return opening.Origin(self.bootstrap, self.log_dirs, topic_ids).open_in_task()
+        return opening.Origin(self.bootstrap, self.log_dirs, topic_ids, security=self.security).open_in_task()
 
     def compacted(self, topics: Iterable[str]) -> dict[str, bool]:
         """For each topic whether it is compacted: by its settings, or by the cleaner's checkpoint beside the files."""
@@ -60,7 +62,7 @@ class LoadOrigin(NamedTuple):
     def _policies(self, names: list[str]) -> dict[str, bool]:
         """Raises ClientError."""
         assert self.bootstrap is not None
-        with Client(self.bootstrap) as client:
+        with Client(self.bootstrap, security=self.security) as client:
             found = describe_configs(client, names, [_CLEANUP_POLICY])
         values = {name: [config.value or "" for config in entries] for name, entries in found.items()}
         return {name: any("compact" in value for value in values.get(name, ())) for name in names}

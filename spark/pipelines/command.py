@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.spark.installation import add_conf_option
 from headgate.spark.reading.log_reader import LogUnavailable, OffsetOutOfRange
 from headgate.spark.reading.opening import Origin
 from headgate.tools.arguments import now_ms
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Cluster
+from headgate.tools.client.security_option import add_security_option
 from headgate.tools.groups.arguments import Time, parse_target
 from headgate.tools.groups.offsets import fetch_committed
 from headgate.tools.output import (
@@ -108,6 +110,8 @@ def _cluster_options(parser: argparse.ArgumentParser, *, copies: bool = True) ->
     parser.add_argument("--name", required=True, help="of the copy: it stays the same for every run")
     parser.add_argument("--bootstrap-server", default=default, metavar="host:port", help=f"source; default: {default}")
     parser.add_argument("--to-bootstrap-server", metavar="host:port", help="target; default: the source's cluster")
+    add_security_option(parser, of="the source")
+    add_security_option(parser, "--to-command-config", "to_security", of="the target, if that is another cluster")
     if copies:
         parser.add_argument(
             "--log-dir", action="append", default=[], metavar="directory", help="of the source, if it can be read here"
@@ -156,6 +160,17 @@ def _target_of(options: argparse.Namespace) -> str:
     return str(options.to_bootstrap_server or options.bootstrap_server)
 
 
+def _target_security(options: argparse.Namespace) -> ClientSecurity:
+    is_other = bool(options.to_bootstrap_server)
+    found: ClientSecurity = options.to_security if is_other else options.security
+    return found
+
+
+def _origin(options: argparse.Namespace, log_dirs: Sequence[str] = ()) -> Origin:
+    """The source of a copy."""
+    return Origin(options.bootstrap_server, tuple(log_dirs), security=options.security)
+
+
 def _sink(options: argparse.Namespace, *, keeps_partitions: bool, topic: str | None = None) -> Sink:
     from headgate.spark.sink.sink import Sink
 
@@ -165,13 +180,14 @@ def _sink(options: argparse.Namespace, *, keeps_partitions: bool, topic: str | N
         name=options.name,
         keep_partitions=keeps_partitions,
         compression=options.compression,
+        security=_target_security(options),
     )
 
 
 def _copier(options: argparse.Namespace, sink: Sink) -> Copier:
     from headgate.spark.pipelines.copying import Copier
 
-    return Copier(_session(options, ()), options.bootstrap_server, options.log_dir, sink, {})
+    return Copier(_session(options, ()), options.bootstrap_server, options.log_dir, sink, {}, options.security)
 
 
 def _session(options: argparse.Namespace, formats: Sequence[str]) -> SparkSession:
@@ -207,7 +223,7 @@ def _replay(options: argparse.Namespace) -> Iterator[Row]:
         copier.names = {options.topic: options.target}
         return copier
 
-    with closing(Origin(options.bootstrap_server, tuple(options.log_dir)).open()) as reader:
+    with closing(_origin(options, options.log_dir).open()) as reader:
         found = None
         for found in replays.run(wanted, reader, last_marker(sink), open_copier):
             yield found
@@ -261,11 +277,11 @@ def _mirror(options: argparse.Namespace) -> Iterator[Row]:
 
     sink = _sink(options, keeps_partitions=True)
     with (
-        Cluster(options.bootstrap_server) as source,
-        Cluster(sink.bootstrap) as other,
-        closing(Origin(options.bootstrap_server, tuple(options.log_dir)).open()) as reader,
-        closing(Origin(sink.bootstrap).open()) as target_reader,
-        Connection(sink.bootstrap) as connection,
+        Cluster(options.bootstrap_server, security=options.security) as source,
+        Cluster(sink.bootstrap, security=sink.security) as other,
+        closing(_origin(options, options.log_dir).open()) as reader,
+        closing(Origin(sink.bootstrap, security=sink.security).open()) as target_reader,
+        Connection(sink.bootstrap, security=sink.security) as connection,
     ):
         source.refresh([]), other.refresh([])
         if source.routing.cluster_id == other.routing.cluster_id and not options.prefix:
@@ -289,7 +305,7 @@ def _mirror(options: argparse.Namespace) -> Iterator[Row]:
             return not options.once
 
         def configs(topic: str) -> dict[str, str]:
-            with Client(options.bootstrap_server) as client:
+            with Client(options.bootstrap_server, security=options.security) as client:
                 return own_configs(client, [topic]).get(topic, {})
 
         yield from mirrors.run(wanted, reader, target, marker, copier, configs, wait)
@@ -302,11 +318,12 @@ def _move_groups(options: argparse.Namespace) -> Iterator[Row]:
     from headgate.spark.positions.actions import into_store
     from headgate.spark.positions.locations import GROUP, LocationOffsets, OffsetLocation
 
+    security = _target_security(options)
     with (
-        Cluster(options.bootstrap_server) as source,
-        Cluster(_target_of(options)) as target,
-        closing(Origin(options.bootstrap_server).open()) as reader,
-        closing(Origin(_target_of(options)).open()) as target_reader,
+        Cluster(options.bootstrap_server, security=options.security) as source,
+        Cluster(_target_of(options), security=security) as target,
+        closing(_origin(options).open()) as reader,
+        closing(Origin(_target_of(options), security=security).open()) as target_reader,
     ):
         points = mirrors.read_points(target_reader, options.name)
         committed, failed = fetch_committed(source, options.groups)

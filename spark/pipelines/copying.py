@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.spark.pipelines.copy_plan import CopyState, to_topics
 from headgate.spark.reading.log_reader import OffsetRange
+from headgate.spark.security_options import options_of
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection
@@ -20,6 +22,7 @@ from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, WriteOutco
 from headgate.spark.sink.marker import QueryBatch, SinkMarker
 from headgate.spark.sink.sink import Sink
 from headgate.spark.sink.transaction import TransactionalProducer
+from headgate.tools.client.client import PLAINTEXT
 
 Beside = Callable[[TransactionalProducer], None]
 """Writes something else within the transaction of a batch, before its records."""
@@ -28,7 +31,7 @@ Beside = Callable[[TransactionalProducer], None]
 def last_marker(sink: Sink) -> SinkMarker | None:
     """The marker of the last batch under the sink's name. A copy that still runs elsewhere is fenced by that."""
     assert sink.name is not None, "a copy has a name"
-    with Connection(sink.bootstrap, sink.delivery_timeout_s) as connection:
+    with Connection(sink.bootstrap, sink.delivery_timeout_s, security=sink.security) as connection:
         ensure_topic(connection)
         transaction.begin(connection, TRANSACTIONAL_ID_PREFIX + sink.name, sink.transaction_timeout_ms)
         return BatchLog(connection, sink.name).last(is_fenced=True)
@@ -46,6 +49,8 @@ class Copier:
     log_dirs: Sequence[str]
     sink: Sink
     names: Mapping[str, str]
+    security: ClientSecurity = PLAINTEXT
+    """Of the source."""
 
     def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> WriteOutcome:
         """Copy one batch. Raises SinkRefused, SinkFailed, and what Spark raises."""
@@ -55,7 +60,8 @@ class Copier:
         """The committed records of ranges, with the columns of the sink; their topic is the target's."""
         from pyspark.sql import functions
 
-        reader = self.session.read.format("headgate").options(**read_options(self.bootstrap, self.log_dirs, ranges))
+        options = read_options(self.bootstrap, self.log_dirs, ranges) | options_of(self.security)
+        reader = self.session.read.format("headgate").options(**options)
         rows = reader.load().select("topic", "partition", "key", "value", "headers", "timestamp")
         rows = rows if self.sink.keep_partitions else rows.drop("partition")
         renamed = [(name, self.names[name]) for name in sorted({wanted.partition.topic for wanted in ranges})]

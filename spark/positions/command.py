@@ -101,7 +101,7 @@ def _run(
     run: Callable[[locations.Connect, argparse.Namespace], CommandResult],
 ) -> int:
     options = parser.parse_args(arguments)
-    with closing(Cluster(options.bootstrap_server, timeout_s=options.timeout)) as cluster:
+    with closing(Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security)) as cluster:
         try:
             result = run(lambda: cluster, options)
         except (ClientError, UsageError) as error:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import topic_ids
 from headgate.spark.positions.checkpoint import NextOffsets, open_folder
-from headgate.tools.client.client import ClientError
+from headgate.tools.client.client import PLAINTEXT, ClientError
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.offsets import OffsetAndMetadata, commit_offsets
 from headgate.tools.output import UsageError
@@ -26,11 +27,16 @@ class GroupCommitter:
     """The offsets of one query for one group. It can be pickled before its first use."""
 
     def __init__(
-        self, bootstrap: str, group: str, checkpoint: str | None = None, clock_s: Callable[[], float] = time.monotonic
+        self,
+        bootstrap: str,
+        group: str,
+        checkpoint: str | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self._group, self._checkpoint = group, checkpoint
         self._clock_s = clock_s
-        self._cluster = Cluster(bootstrap, timeout_s=_TIMEOUT_S)
+        self._cluster = Cluster(bootstrap, timeout_s=_TIMEOUT_S, security=security)
         self._committed: dict[TopicPartition, int] = {}
         self._all_due_s = 0.0
         self._noted: set[str] = set()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from headgate.spark.positions.committer import GroupCommitter
 from headgate.spark.positions.history import BatchRecord, build_line, of_progress
+from headgate.spark.security_options import security_of
 
 logger = logging.getLogger("headgate.spark")
 
@@ -36,9 +38,13 @@ class ProgressListener(StreamingQueryListener):
         checkpoint: str | None = None,
         history: str | None = None,
         query: str | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
-        """`query`: the name of the query; None for all queries of the session, which is right for one alone."""
-        self._committer = GroupCommitter(bootstrap, group, checkpoint)
+        """`query`: the name of the query; None for all queries of the session, which is right for one alone.
+
+        `options`: those of the query's reader; its TLS and its login are used. Raises InvalidClientSecurity.
+        """
+        self._committer = GroupCommitter(bootstrap, group, checkpoint, security=security_of(options or {}))
         self._history = None if history is None else Path(history)
         self._query = query
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
@@ -23,6 +24,7 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
     TopicReader,
 )
+from headgate.tools.client.client import PLAINTEXT
 
 if TYPE_CHECKING:
     from headgate.spark.reading.wire_reader import WireReader
@@ -42,6 +44,7 @@ class Origin:
     log_directories: Sequence[str] = ()
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     wire_settings: Mapping[str, Any] = field(default_factory=dict)
+    security: ClientSecurity = PLAINTEXT
 
     def open(self) -> TopicReader:
         """The reader of the driver: bounds from the broker if there is one, batches by the best way."""
@@ -70,7 +73,9 @@ class Origin:
 
         if not self.bootstrap:
             raise LogUnavailable("neither a broker nor log directories are given: kafka.bootstrap.servers or logDirs")
-        return WireReader(self.bootstrap, topic_ids=self.topic_ids or None, **self.wire_settings)
+        return WireReader(
+            self.bootstrap, topic_ids=self.topic_ids or None, security=self.security, **self.wire_settings
+        )
 
 
 class FallbackReader:

@@ -19,6 +19,7 @@ from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
 from headgate.protocol.messages.metadata import MetadataResponseTopic
 from headgate.protocol.records import Buffer
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.reading.log_reader import (
     Bounds,
@@ -30,7 +31,7 @@ from headgate.spark.reading.log_reader import (
     TopicDescription,
 )
 from headgate.storage.segment.legacy_messages import read_head
-from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.client import PLAINTEXT, Client, ClientError
 from headgate.tools.client.cluster import Cluster, RetryPolicy, group_by_failure, passes_by_itself
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED, is_unknown_partition, list_offsets
 
@@ -59,6 +60,7 @@ class WireReader:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         partition_bytes: int = PARTITION_BYTES,
         max_wait_ms: int = MAX_WAIT_MS,
+        security: ClientSecurity = PLAINTEXT,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -67,6 +69,7 @@ class WireReader:
         self.timeout_s = timeout_s
         self.partition_bytes = partition_bytes
         self.max_wait_ms = max_wait_ms
+        self.security = security
         self.clock, self.sleep = clock, sleep
         self.may_come_back: Callable[[], bool] = _always
         """Asked where no broker answers: whether to ask again until `timeout_s` have gone by."""
@@ -127,7 +130,14 @@ class WireReader:
 
     def connect(self, repeats: Callable[[Failure], bool]) -> Cluster:
         """New connections, for the caller alone."""
-        return Cluster(self.bootstrap, self.timeout_s, RetryPolicy(repeats), clock=self.clock, sleep=self.sleep)
+        return Cluster(
+            self.bootstrap,
+            self.timeout_s,
+            RetryPolicy(repeats),
+            security=self.security,
+            clock=self.clock,
+            sleep=self.sleep,
+        )
 
     def _repeats(self, failure: Failure) -> bool:
         if failure.code == ErrorCode.NONE:

@@ -12,8 +12,9 @@ from typing import Self, TypeVar
 
 from headgate.protocol.client.failure import Failure, Recovery
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.client.client import Client
+from headgate.tools.client.client import PLAINTEXT, Client
 from headgate.tools.client.cluster import Answers, Cluster, RetryPolicy
 from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed, list_ends
 
@@ -58,12 +59,20 @@ class Connection:
         timeout_s: float = DELIVERY_TIMEOUT_S,
         clock_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        *,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         """`timeout_s`: for one question with all its repetitions (Kafka's delivery.timeout.ms)."""
-        self.bootstrap = bootstrap
+        self.bootstrap, self.security = bootstrap, security
         request_timeout_s = min(_REQUEST_TIMEOUT_S, timeout_s)
         self._cluster = Cluster(
-            bootstrap, timeout_s, _RETRIES, request_timeout_s=request_timeout_s, clock=clock_s, sleep=sleep
+            bootstrap,
+            timeout_s,
+            _RETRIES,
+            request_timeout_s=request_timeout_s,
+            security=security,
+            clock=clock_s,
+            sleep=sleep,
         )
 
     def __enter__(self) -> Self:

@@ -193,7 +193,9 @@ class ExactlyOnce:
     def _abandon(self) -> None:
         """Abort by a new epoch: readers of committed records need not wait for the timeout, and zombies are fenced."""
         try:
-            with Connection(self._connection.bootstrap, _ABORT_TIMEOUT_S) as connection:
+            with Connection(
+                self._connection.bootstrap, _ABORT_TIMEOUT_S, security=self._connection.security
+            ) as connection:
                 transaction.begin(connection, self.transactional_id, self._timeout_ms)
         except (SinkFailed, SinkRefused) as error:
             _log.warning(

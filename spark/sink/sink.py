@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from headgate.protocol.records import compression
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import tasks
 from headgate.spark.sink.connection import DELIVERY_TIMEOUT_S, Connection
@@ -29,6 +30,7 @@ from headgate.spark.sink.marker import ONE_WRITE, QueryBatch, SinkRefused
 from headgate.spark.sink.query import find_checkpoint, read_query
 from headgate.spark.sink.transaction import TransactionalProducer
 from headgate.tools.arguments import now_ms
+from headgate.tools.client.client import PLAINTEXT
 
 COLUMNS = ("topic", "key", "value", "partition", "headers", "timestamp")
 DEFAULT_TIMEOUT_MS = 600_000
@@ -45,7 +47,7 @@ class Sink:
     as the group `group` (default: the name). `checkpoint`: the query's; only Spark Connect needs it. `keep_partitions`:
     each task has whole partitions of the target, by the column `partition`, so nothing is shuffled. `compression`:
     none, gzip, snappy, lz4 or zstd. `transaction_timeout_ms`: the longest time of a batch. `tries`: of one batch.
-    `accept_gap`: go on although batches were written elsewhere.
+    `accept_gap`: go on although batches were written elsewhere. `security`: TLS and login of driver and tasks.
     """
 
     bootstrap: str
@@ -60,6 +62,7 @@ class Sink:
     tries: int = 3
     accept_gap: bool = False
     delivery_timeout_s: float = DELIVERY_TIMEOUT_S
+    security: ClientSecurity = PLAINTEXT
     _open: dict[str, ExactlyOnce] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +120,7 @@ class Sink:
         """The transactions under a name; connections and known markers stay for the next batch."""
         if name not in self._open:
             self._open[name] = ExactlyOnce(
-                Connection(self.bootstrap, self.delivery_timeout_s),
+                Connection(self.bootstrap, self.delivery_timeout_s, security=self.security),
                 name,
                 group=self.group or self.name,
                 timeout_ms=self.transaction_timeout_ms,
@@ -143,7 +146,7 @@ class Sink:
         """The plan for tasks. Raises SinkRefused, SinkFailed."""
         partitions = {}
         if self.topic is not None:
-            with Connection(self.bootstrap, self.delivery_timeout_s) as connection:
+            with Connection(self.bootstrap, self.delivery_timeout_s, security=self.security) as connection:
                 partitions[self.topic] = connection.partition_count(self.topic)
             if not partitions[self.topic]:
                 raise SinkRefused(f"there is no topic {self.topic}: create it, or correct the name")
@@ -155,6 +158,7 @@ class Sink:
             self.max_batch_bytes,
             now_ms(),
             self.delivery_timeout_s,
+            self.security,
         )
 
     def _run(self, rows: Any, producer: TransactionalProducer) -> Mapping[TopicPartition, int]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.protocol.records.batch import NO_TIMESTAMP
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.sink import partitioner
 from headgate.spark.sink.connection import Connection
@@ -37,6 +38,7 @@ from headgate.spark.sink.encoding import (
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.transaction import TransactionalProducer, TransactionWriter
 from headgate.spark.zip_importers import forget_zip_importers
+from headgate.tools.client.client import PLAINTEXT
 
 ENCODED = "topic string, partition int, route int, task long, number int, records int, data binary"
 """The rows between the two halves, as Spark's DDL. `number`: of the batch, for its task and partition, from 0 on."""
@@ -82,6 +84,11 @@ class WriteTarget(NamedTuple):
     max_batch_bytes: int
     now_ms: int
     delivery_timeout_s: float
+    security: ClientSecurity = PLAINTEXT
+
+
+def _connection(target: WriteTarget) -> Connection:
+    return Connection(target.bootstrap, target.delivery_timeout_s, security=target.security)
 
 
 class TaskIdentity(NamedTuple):
@@ -159,7 +166,7 @@ class RowEncoder:
 
     def _partition_count(self, topic: str) -> int:
         if topic not in self._counts:
-            with Connection(self._target.bootstrap, self._target.delivery_timeout_s) as connection:
+            with _connection(self._target) as connection:
                 self._counts[topic] = connection.partition_count(topic)
         if not self._counts[topic]:
             raise SinkRefused(f"there is no topic {topic}: create it, or correct the name")
@@ -335,7 +342,7 @@ class TaskWriter:
                 f"task {task.number} was started again (attempt {task.attempt}): the first attempt may have written, "
                 "so this try of the batch ends, and the next try begins with a new epoch"
             )
-        self._connection = Connection(target.bootstrap, target.delivery_timeout_s)
+        self._connection = _connection(target)
         self._writer = TransactionWriter(self._connection, producer)
         self._waiting: dict[TopicPartition, tuple[int, bytearray]] = {}
         self._size = 0

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from headgate.spark.option_table import PLAINTEXT_ONLY, SECURITY_PREFIXES, WRITE_OPTIONS, WRITE_REFUSED, needs_security
+from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
+from headgate.spark.option_table import WRITE_OPTIONS, WRITE_REFUSED
+from headgate.spark.security_options import SECURITY_PREFIXES, security_of
 from headgate.spark.sink.marker import SinkRefused
 
 _ALWAYS_SAFE: Final = "the sink waits for all in-sync replicas, and brokers drop repeated batches"
@@ -30,15 +32,21 @@ def parse(options: Mapping[str, str]) -> dict[str, Any]:
         "transaction_timeout_ms": _number(values, "kafka.transaction.timeout.ms"),
         "max_batch_bytes": _number(values, "kafka.batch.size"),
         "delivery_timeout_s": _number(values, "kafka.delivery.timeout.ms") / 1000,
+        "security": _security(values),
     }
+
+
+def _security(values: Mapping[str, str]) -> ClientSecurity:
+    try:
+        return security_of(values)
+    except InvalidClientSecurity as error:
+        raise SinkRefused(str(error)) from None
 
 
 def _check(name: str, value: str) -> None:
     key = name.lower()
     if key in WRITE_REFUSED:
         raise SinkRefused(f"the option {name} is refused: {WRITE_REFUSED[key]}")
-    if needs_security(key, value):
-        raise SinkRefused(f"the option {name} is refused: {PLAINTEXT_ONLY}")
     if key in _FIXED and value.lower() not in _FIXED[key]:
         raise SinkRefused(f"the option {name}={value} is refused: {_ALWAYS_SAFE}")
     if key not in WRITE_OPTIONS and not key.startswith(SECURITY_PREFIXES):

@@ -7,16 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.option_table import (
-    PLAINTEXT_ONLY,
-    READ_OPTIONS,
-    READ_REFUSED,
-    SECURITY_PREFIXES,
-    WITHOUT_EFFECT,
-    needs_security,
-)
+from headgate.spark.option_table import READ_OPTIONS, READ_REFUSED, WITHOUT_EFFECT
 from headgate.spark.reading.log_reader import IsolationLevel
+from headgate.spark.security_options import SECURITY_PREFIXES, security_of
 from headgate.spark.source.positions import (
     EARLIEST,
     LATEST,
@@ -70,13 +65,14 @@ class ReadOptions:
     task_timeout_ms: int
     partition_bytes: int
     max_wait_ms: int
+    security: ClientSecurity
 
 
 def parse(options: Mapping[str, str]) -> ReadOptions:
     """The options of a read in any case of letters. Raises UsageError for an unknown, refused or wrong one."""
     values = {name.lower(): value for name, value in options.items()}
-    for name, value in options.items():
-        _check_name(name, value)
+    for name in options:
+        _check_name(name)
     bootstrap, directories = values.get("kafka.bootstrap.servers"), _list(values.get("logdirs", ""))
     if not bootstrap and not directories:
         raise UsageError("kafka.bootstrap.servers must be given: host:port,...; or logDirs, to read without a broker")
@@ -107,7 +103,15 @@ def parse(options: Mapping[str, str]) -> ReadOptions:
         task_timeout_ms=_number(values, "kafkaConsumer.pollTimeoutMs") or 120_000,
         partition_bytes=min((size for size in sizes if size), default=8 << 20),
         max_wait_ms=_number(values, "kafka.fetch.max.wait.ms") or 500,
+        security=_security(values),
     )
+
+
+def _security(values: Mapping[str, str]) -> ClientSecurity:
+    try:
+        return security_of(values)
+    except InvalidClientSecurity as error:
+        raise UsageError(str(error)) from None
 
 
 def check_batch(options: ReadOptions) -> None:
@@ -126,10 +130,10 @@ def check_stream(options: Mapping[str, str]) -> None:
             raise UsageError(f"{name} is not valid in a stream, which has no end; use a batch, or leave it out")
 
 
-def _check_name(name: str, value: str) -> None:
+def _check_name(name: str) -> None:
     """Refuse an option that changes rows in an unknown way. No error shows the value, which may be a secret."""
     low = name.lower()
-    reason = PLAINTEXT_ONLY if needs_security(low, value.strip()) else READ_REFUSED.get(low)
+    reason = READ_REFUSED.get(low)
     if reason:
         raise UsageError(f"option {name} is refused: {reason}")
     if low not in READ_OPTIONS and low not in WITHOUT_EFFECT and not low.startswith(SECURITY_PREFIXES):

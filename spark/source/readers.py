@@ -200,4 +200,5 @@ def origin(options: ReadOptions, timeout_ms: int, topic_ids: Mapping[str, bytes]
             "partition_bytes": options.partition_bytes,
             "max_wait_ms": options.max_wait_ms,
         },
+        security=options.security,
     )

@@ -42,3 +42,29 @@ def test_a_folder_with_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     out, err = capsys.readouterr()
     assert out.strip() == str(tmp_path / "new" / "job.py")
     assert "python job.py" in err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_reads_client_properties_at_its_start(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\n")
+    assert main([str(tmp_path / "new"), "--template", kind, "--command-config", str(file)]) == 0
+    jobs = list((tmp_path / "new").rglob("*.py"))
+    assert [f"SECURITY = client_options({str(file)!r})" in job.read_text() for job in jobs] == [True]
+    assert (f"--command-config {file};" in capsys.readouterr().err) == (kind == "copy")
+
+
+def test_properties_that_cannot_be_used_make_no_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "client.properties"
+    for content, sentence in (("security.protocol=TLS", "does not exist"), ("sasl.x=1", "is no setting of clients")):
+        file.write_text(content)
+        with pytest.raises(SystemExit):
+            main([str(tmp_path / "new"), "--command-config", str(file)])
+        assert sentence in capsys.readouterr().err
+    quoted = tmp_path / "it's"
+    quoted.write_text("")
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "new"), "--command-config", str(quoted)])
+    assert not (tmp_path / "new").exists()

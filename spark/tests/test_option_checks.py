@@ -78,8 +78,9 @@ def test_names_are_unique(format_name: str, use: Use) -> None:
 
 
 def test_what_the_format_headgate_refuses() -> None:
-    with pytest.raises(UnknownOption, match="use the format `kafka` for TLS and SASL"):
-        check_options("headgate", Use.BATCH, ["kafka.SSL.keystore.location"])
+    check_options("headgate", Use.BATCH, ["kafka.SSL.keystore.location"])
+    with pytest.raises(UnknownOption, match=r"the nearest is kafka\.ssl\.keystore\.location"):
+        check_options("headgate", Use.WRITE, ["kafka.ssl.keystore.locatio"])
     with pytest.raises(UnknownOption, match="a read takes subscribe"):
         check_options("headgate", Use.STREAM, ["topic"])
     with pytest.raises(UnknownOption, match="the nearest is logDirs"):

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pytest
 
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.spark import session as module
 from headgate.spark.jars import JarsMissing
 from headgate.spark.option_checks import UnknownOption
@@ -96,8 +97,8 @@ def test_writing_names_topic_and_codec() -> None:
 class FakeCluster:
     """Three topics; a context manager as Cluster is."""
 
-    def __init__(self, bootstrap: str) -> None:
-        assert bootstrap == "h:1"
+    def __init__(self, bootstrap: str, security: ClientSecurity) -> None:
+        assert (bootstrap, security.protocol) == ("h:1", "PLAINTEXT")
 
     def __enter__(self) -> Self:
         return self

@@ -20,6 +20,7 @@ from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.exactly_once import ExactlyOnce, TransactionTooLong, WriteOutcome, is_worth_another_try
 from headgate.spark.sink.marker import QueryBatch, SinkMarker, SinkRefused, SourceOffsets, decode_marker
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer
+from headgate.tools.client.client import PLAINTEXT
 from headgate.tools.groups.offsets import OffsetAndMetadata
 
 STEPS = ("begin", "read", "write", "check", "positions", "marker", "end")
@@ -37,7 +38,7 @@ class Simulation:
 
     def __init__(self, fault: tuple[str, bool, BaseException] | None = None) -> None:
         self.fault = fault
-        self.bootstrap = "simulated:9092"
+        self.bootstrap, self.security = "simulated:9092", PLAINTEXT
         self.epoch = -1
         self.open: list[Any] = []
         self.committed: list[Any] = []
@@ -143,7 +144,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(exactly_once, "ensure_topic", lambda connection: None)
         monkeypatch.setattr(exactly_once, "BatchLog", lambda connection, name: simulation)
         monkeypatch.setattr(exactly_once, "TransactionWriter", FakeWriter)
-        monkeypatch.setattr(exactly_once, "Connection", lambda *_: nullcontext())
+        monkeypatch.setattr(exactly_once, "Connection", lambda *_, **__: nullcontext())
         return simulation
 
     return start

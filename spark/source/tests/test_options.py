@@ -46,9 +46,10 @@ def test_names_are_known_in_any_case() -> None:
         ("topic", "subscribe"),
         ("path", "logDirs"),
         ("kafka.auto.offset.reset", "startingOffsets"),
-        ("kafka.sasl.jaas.config", "format `kafka`"),
-        ("kafka.security.protocol", "format `kafka`"),
-        ("kafka.ssl.truststore.password", "format `kafka`"),
+        ("kafka.sasl.jaas.config", "set without kafka.security.protocol; set kafka.security.protocol=SASL_SSL"),
+        ("kafka.ssl.truststore.password", "set without kafka.security.protocol; set kafka.security.protocol=SSL"),
+        ("kafka.ssl.truststore.locaton", "the nearest name is kafka.ssl.truststore.location"),
+        ("kafka.ssl.engine.factory.class", "names a class of Java"),
         ("kafka.key.deserializer", "bytes"),
     ],
 )

@@ -1,0 +1,50 @@
+"""TLS and logins in options of Spark: `kafka.` before the names of Kafka's client properties.
+
+Driver and executors connect by themselves: a file that an option names is read on each of them, and PEM in options
+(`kafka.ssl.truststore.certificates`) needs no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from headgate.protocol.properties import parse
+from headgate.protocol.security.client_properties import PREFIXES
+from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
+
+PREFIX: Final = "kafka."
+SECURITY_PREFIXES: Final = tuple(f"{PREFIX}{prefix}" for prefix in PREFIXES)
+_NAME: Final = re.compile(rf"(?<![\w./])(?={'|'.join(map(re.escape, PREFIXES))})")
+"""The beginning of a property's name in a sentence."""
+
+
+def security_of(options: Mapping[str, str]) -> ClientSecurity:
+    """The security that options describe, their names in any case. Raises InvalidClientSecurity, with their names."""
+    named = {name.lower(): value for name, value in options.items()}
+    properties = {
+        name.removeprefix(PREFIX): value for name, value in named.items() if name.startswith(SECURITY_PREFIXES)
+    }
+    try:
+        return ClientSecurity.of_properties(properties)
+    except InvalidClientSecurity as error:
+        raise InvalidClientSecurity(_NAME.sub(PREFIX, str(error))) from None
+
+
+def options_of(security: ClientSecurity) -> dict[str, str]:
+    """The options of a security that properties have made."""
+    return {f"{PREFIX}{name}": value for name, value in security.properties.items()}
+
+
+def client_options(path: str | None) -> dict[str, str]:
+    """The options for a file of Kafka's client properties, such as that of `--command-config`; None: no options.
+
+    The file is read here; the stores that the properties name are read where tasks run. Raises OSError,
+    MalformedProperties, InvalidClientSecurity.
+    """
+    if path is None:
+        return {}
+    properties = {entry.name: entry.value for entry in parse(Path(path).read_text("utf-8"))}
+    return options_of(ClientSecurity.of_properties(properties))
