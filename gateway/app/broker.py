@@ -140,15 +140,18 @@ class Broker:
         """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""
         if self.config.headgate_metrics_listener is None:
             return
-        from headgate.gateway.network.metrics_listener import BACKLOG, MetricsListener
+        from headgate.gateway.network.metrics_listener import BACKLOG, MetricsListener, Security
         from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
 
         self._addresses.bind()
         listeners = [_listening(bound, BACKLOG) for bound in self._addresses.metrics]
         host, port = listeners[0].socket.getsockname()[:2]
-        logger.info("metrics are served at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+        access = self.parts.metrics_access()
+        scheme = "http" if access is None else "https"
+        logger.info("metrics are served at %s://%s:%d/metrics", scheme, f"[{host}]" if ":" in host else host, port)
         self.metrics_port = port
-        served = MetricsListener(partial(exposition, self.services.metrics), CONTENT_TYPE_LATEST)
+        security = None if access is None else Security(access, self.services.clock)
+        served = MetricsListener(partial(exposition, self.services.metrics), CONTENT_TYPE_LATEST, security)
         nursery.start_soon(served.serve, listeners)
 
     async def stop(self) -> None:

@@ -20,8 +20,7 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
 from headgate.gateway.app.authorization import make_authorizer
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.addresses import IpNetwork, parse_networks
-from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
+from headgate.gateway.config.listeners import METRICS, SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -43,6 +42,7 @@ from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.network.admission.address_limits import AddressLimits
 from headgate.gateway.network.admission.connection_quotas import Limits
+from headgate.gateway.network.admission.settings import limits_of, proxies_of
 from headgate.gateway.network.link_stream import OpenStream
 from headgate.gateway.network.links import Link, Links, Transport
 from headgate.gateway.network.server import Server
@@ -75,6 +75,8 @@ from headgate.storage.files import Files, parent
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
     from headgate.gateway.network.logins import Logins
+    from headgate.gateway.network.metrics_access import MetricsAccess
+    from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
     from headgate.gateway.security.tls.listener_tls import ListenerTls
     from headgate.gateway.security.tls.reloads import TlsReloads
     from headgate.gateway.zookeeper.group_view import GroupView
@@ -250,7 +252,8 @@ def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
 
 def open_tls(config: BrokerConfig, clock: Clock) -> dict[str, ListenerTls]:
     """The TLS of the listeners over TLS, by name. A broker without such listeners imports none of it."""
-    if TLS_PROTOCOLS.isdisjoint(config.listener_security_protocol_map[listener.name] for listener in config.listeners):
+    protocols = config.listener_security_protocol_map
+    if not config.secures_metrics and TLS_PROTOCOLS.isdisjoint(protocols[each.name] for each in config.listeners):
         return {}
     from headgate.gateway.security.tls.listener_tls import open_all
 
@@ -333,6 +336,10 @@ class BrokerParts:
             from headgate.gateway.security.sasl.mechanisms import check_listeners
 
             check_listeners(self.config)
+        if self.config.secures_metrics:
+            from headgate.gateway.network.metrics_access import configured_users
+
+            configured_users(self.config)
 
     def _make_logins(self) -> Logins | None:
         """The logins of the listeners that have them; a broker without imports none of it. Raises ConfigError."""
@@ -342,13 +349,10 @@ class BrokerParts:
         from headgate.gateway.security.sasl import gssapi_context, key_documents
         from headgate.gateway.security.sasl.listeners import SaslListeners, new_nonce
         from headgate.gateway.security.sasl.mechanisms import SaslParts
-        from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
 
-        metadata, config = self.metadata, self.config
-        # The salt of an unknown user is the same on all brokers, and after a restart
-        decoy_key = f"decoys of {metadata.image.cluster_id}".encode()
+        config = self.config
         parts = SaslParts(
-            credentials=ScramCredentials(lambda: metadata.image.scram_credentials, decoy_key),
+            credentials=self._scram_credentials(),
             new_nonce=new_nonce,
             clock=self.clock,
             fetch_keys=key_documents.fetcher,
@@ -358,6 +362,22 @@ class BrokerParts:
         listeners = SaslListeners(config, parts)
         self.metadata.on_change(lambda *_: listeners.refresh())
         return Logins(self.services, listeners, lambda: config.headgate_authentication_timeout_ms)
+
+    def _scram_credentials(self) -> ScramCredentials:
+        from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
+
+        metadata = self.metadata
+        # The salt of an unknown user is the same on all brokers, and after a restart
+        decoy_key = f"decoys of {metadata.image.cluster_id}".encode()
+        return ScramCredentials(lambda: metadata.image.scram_credentials, decoy_key)
+
+    def metrics_access(self) -> MetricsAccess | None:
+        """Who may read the metrics; None on the loopback interface, where everyone may. Raises ConfigError."""
+        if not self.config.secures_metrics:
+            return None
+        from headgate.gateway.network.metrics_access import make_access
+
+        return make_access(self.config, self.tls[METRICS], self._scram_credentials(), self._authorizer)
 
     def _check_directories(self, seams: Seams) -> None:
         if self.zookeeper is None:
@@ -418,7 +438,7 @@ class BrokerParts:
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.quotas = QuotaManager(*_quota_windows(config))
-        authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
+        authorizer = self._authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
         self.services.authorizer = authorizer
         self.dispatcher = Dispatcher(self.services, registrations, authorizer, self.quotas)
         self._apply_quotas(self.metadata.image)
@@ -432,7 +452,7 @@ class BrokerParts:
             seams.open_stream,
             self.tls,
             self._make_logins(),
-            _proxies(config),
+            proxies_of(config),
             _quota_windows(config)[0],
         )
         self._listen()
@@ -495,30 +515,7 @@ class BrokerParts:
         )
 
     def _limits(self) -> Limits:
-        config = self.config
-        names = [listener.name for listener in config.listeners]
-
-        def of_listeners(setting: str) -> dict[str, int]:
-            values = {name: config.listener_value(name, setting) for name in names}
-            return {name: value for name, value in values.items() if value is not None}
-
-        return Limits(
-            max_frame_bytes=config.socket_request_max_bytes,
-            max_memory_bytes=config.queued_max_request_bytes,
-            max_connections=config.max_connections,
-            max_connections_per_ip=config.max_connections_per_ip,
-            max_idle_ms=config.connections_max_idle_ms,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
-            max_descriptors=max_connections_for(self._open_files),
-            authentication_timeout_ms=config.headgate_authentication_timeout_ms,
-            max_connections_of_listeners=of_listeners("max.connections"),
-            max_connections_of_addresses=self._address_limits.of(config.max_connections_per_ip_overrides),
-            max_creation_rate=config.max_connection_creation_rate,
-            max_creation_rates=of_listeners("max.connection.creation.rate"),
-            protected_listener=config.inter_broker_listener if len(names) > 1 else None,
-            unauthenticated=config.headgate_max_connections_unauthenticated,
-        )
+        return limits_of(self.config, max_connections_for(self._open_files), self._address_limits)
 
     def _make_isr_manager(self, zookeeper: ZooKeeperConnection) -> IsrChanges:
         from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
@@ -659,12 +656,3 @@ def _quota_windows(config: BrokerConfig) -> tuple[Windows, Windows]:
         Windows(config.quota_window_num, config.quota_window_size_seconds * 1_000),
         Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1_000),
     )
-
-
-def _proxies(config: BrokerConfig) -> dict[str, Sequence[IpNetwork]]:
-    """The networks of trusted proxies by listener; a listener without one has no entry."""
-    networks = {}
-    for listener in config.listeners:
-        own = config.listener_value(listener.name, "headgate.proxy.trusted")
-        networks[listener.name] = parse_networks(config.headgate_proxy_trusted if own is None else own)
-    return {name: trusted for name, trusted in networks.items() if trusted}

@@ -136,6 +136,12 @@ class BrokerConfig(broker_table.Settings):
         return None
 
     @property
+    def secures_metrics(self) -> bool:
+        """Whether the metrics listener is reached from other machines, so that it needs TLS and users."""
+        metrics = self.headgate_metrics_listener
+        return metrics is not None and not listeners.is_loopback(metrics[0])
+
+    @property
     def providers(self) -> ConfigProviders:
         """The providers of values that stand in files or in the environment."""
         return self._providers
@@ -284,6 +290,8 @@ def _check_listeners(loaded: Loaded) -> None:
     if loaded.problems:
         return
     _attempt(loaded, "listeners", lambda: listeners.check_listeners(opened, protocols))
+    metrics = loaded.values["headgate.metrics.listener"]
+    _attempt(loaded, "headgate.metrics.listener", lambda: listeners.check_metrics(metrics, opened))
     _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
     if loaded.values["zookeeper.connect"] is not None:
         _attempt(loaded, "listeners", lambda: listeners.check_registered(opened, advertised))
@@ -309,6 +317,9 @@ def _note_unknown_listeners(loaded: Loaded) -> None:
     if loaded.problems:
         return
     names = [listener.name.lower() for listener in loaded.values["listeners"]]
+    metrics = loaded.values["headgate.metrics.listener"]
+    if metrics and not listeners.is_loopback(metrics[0]):
+        names.append(listeners.METRICS.lower())
     for index, answer in enumerate(loaded.answers):
         listener = answer.name.removeprefix(catalogue.LISTENER_PREFIX).partition(".")[0]
         if answer.effect is Effect.FULL and answer.name.startswith(catalogue.LISTENER_PREFIX) and listener not in names:

@@ -77,7 +77,7 @@ class Settings:
     connections_max_idle_ms: int = row(LONG, "600000", "", "A connection that is idle for longer is closed; 0 or less: never.")
     headgate_metrics_listener: tuple[str, int] | None = row(STRING, "", "",
      ("Where to serve metrics for Prometheus: host:port, or a port alone on the loopback interface. Empty: nowhere."
-      " Whoever can connect can read them: there is no authentication."))
+      " Beyond the loopback interface it needs TLS (listener.name.metrics.ssl.*) and a user who may Describe the cluster."))
     request_timeout_ms: int = row(INT, "30000", "0..", "How long this broker waits for another broker's response.")
 
     # TLS: each also for one listener, listener.name.<listener>.<setting>

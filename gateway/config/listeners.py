@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from itertools import combinations
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 TLS_PROTOCOLS = frozenset(("SSL", "SASL_SSL"))
 """The security protocols over TLS."""
 LOOPBACK = "127.0.0.1"
+METRICS = "METRICS"
+"""The name of the metrics listener beyond the loopback interface, for its settings: listener.name.metrics.ssl.*"""
 
 
 class Listener(NamedTuple):
@@ -52,6 +55,20 @@ def _parse_one(text: str) -> Listener:
     if int(port) > 65535:
         raise ListenerProblem(f"{text!r}: the largest port is 65535")
     return Listener(name.upper(), host.strip("[]"), int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def check_metrics(address: tuple[str, int] | None, listeners: tuple[Listener, ...]) -> None:
+    """Check that no listener has the name of a metrics listener with settings. Raises ListenerProblem."""
+    if address is not None and not is_loopback(address[0]) and any(each.name == METRICS for each in listeners):
+        raise ListenerProblem(f"listener.name.metrics. are its settings; give the listener {METRICS} another name")
 
 
 def parse_metrics_listener(text: str) -> tuple[str, int] | None:

@@ -32,6 +32,7 @@ from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.protocol.security.tls.tests.certificates import Authority
 from headgate.storage.log.log import Log
 from headgate.storage.segment.file_slice import FileSlice
 
@@ -372,10 +373,14 @@ def test_without_a_listener_of_metrics_the_library_is_not_loaded(tmp_path: Path)
 @pytest.mark.slow
 def test_clients_of_both_families_at_one_listener(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An IPv4 client has an IPv4 address: in what is advertised, in the limit for each address, and in the log."""
+    key_store = tmp_path / "broker.pem"
+    key_store.write_text(Authority().issue("broker").pem())
     overrides = {
         "listeners": "PLAINTEXT://[::]:0",
         "headgate.metrics.listener": "[::]:0",
-        "log.dirs": str(tmp_path),
+        "listener.name.metrics.ssl.keystore.type": "PEM",
+        "listener.name.metrics.ssl.keystore.location": str(key_store),
+        "log.dirs": str(tmp_path / "log"),
         "max.connections.per.ip": "1",
     }
 

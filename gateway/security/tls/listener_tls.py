@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.config.listeners import TLS_PROTOCOLS
+from headgate.gateway.config.listeners import METRICS, TLS_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.tls import distinguished_name, principal_mapping, self_check
 from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
@@ -154,7 +154,10 @@ class ListenerTls:
 
 
 def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None) -> dict[str, ListenerTls]:
-    """The TLS of each listener over TLS, by the listener's name. Raises ConfigError with one sentence a problem."""
+    """The TLS of each listener over TLS, by the listener's name. Raises ConfigError with one sentence a problem.
+
+    The metrics listener beyond the loopback interface is one of them.
+    """
     opened, problems = {}, []
     # With the embedded store there are no other brokers
     between_brokers = None if config.zookeeper_connect is None else config.inter_broker_listener
@@ -167,6 +170,11 @@ def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None
                 )
             except TlsProblem as error:
                 problems.append(str(error))
+    if config.secures_metrics:
+        try:
+            opened[METRICS] = ListenerTls(of_listener(config, METRICS), clock, files)
+        except TlsProblem as error:
+            problems.append(f"headgate.metrics.listener is beyond the loopback interface, where it needs TLS: {error}")
     if problems:
         raise ConfigError(problems)
     return opened

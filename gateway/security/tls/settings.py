@@ -25,7 +25,7 @@ def of_listener(config: BrokerConfig, listener: str) -> TlsSettings:
         own = config.listener_value(listener, name)
         values[field] = config.present_value(name) if own is None else own
     if (
-        config.listener_security_protocol_map[listener] == "SASL_SSL"
+        config.listener_security_protocol_map.get(listener) == "SASL_SSL"
         and config.listener_value(listener, "ssl.client.auth") is None
     ):
         values["client_auth"] = "none"
