@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,9 @@ from headgate.gateway.api.authorization import (
     Rule,
 )
 from headgate.gateway.api.config_resources import Resource
+from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.config.resource_type import ResourceType
+from headgate.gateway.coordinator.decision import RequestContext
 from headgate.protocol.steps import lazy_map
 
 
@@ -78,6 +81,26 @@ def elements(
             )
 
     return rule
+
+
+def known_topics(authorization: Authorization) -> None:
+    """Have the group of the request match expressions with topics alone that the client may DESCRIBE."""
+    may_describe = partial(authorization.allows, AclOperation.DESCRIBE, AclResource.TOPIC)
+    context = authorization.context
+    authorization.context = _MemberContext(
+        context.broker, context.client, context.version, context.client_id, may_describe
+    )
+
+
+@dataclass(slots=True)
+class _MemberContext(HandlerContext):
+    """The context of a member's request to its group."""
+
+    may_describe: Callable[[str], bool]
+
+    @property
+    def request_context(self) -> RequestContext:
+        return RequestContext(self.client_id or "", f"/{self.client.remote_host}", self.version, self.may_describe)
 
 
 def every(*rules: Rule) -> Rule:

@@ -39,11 +39,15 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class RequestContext(NamedTuple):
-    """The facts about a request that a shard may use; the host as Kafka writes it, "/127.0.0.1"."""
+    """The facts about a request that a shard may use; the host as Kafka writes it, "/127.0.0.1".
+
+    `may_describe`: whether the client may DESCRIBE a topic of this name; None without an authorizer.
+    """
 
     client_id: str
     client_host: str
     version: int
+    may_describe: Callable[[str], bool] | None = None
 
 
 class Ticket:

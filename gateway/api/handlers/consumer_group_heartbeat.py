@@ -4,7 +4,7 @@ v1 regular expressions; the member chooses its own id (KIP-1082)
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
-from headgate.gateway.api.authorization_rules import every, group
+from headgate.gateway.api.authorization_rules import every, group, known_topics
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group
@@ -23,7 +23,11 @@ def _authorize_topics(authorization: Authorization) -> None:
         authorization.require(AclOperation.DESCRIBE, AclResource.TOPIC, name)
 
 
-@handles(ConsumerGroupHeartbeatRequest, versions="0-1", authorize=every(group(AclOperation.READ), _authorize_topics))
+@handles(
+    ConsumerGroupHeartbeatRequest,
+    versions="0-1",
+    authorize=every(group(AclOperation.READ), _authorize_topics, known_topics),
+)
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: HandlerContext
 ) -> Outcome[ConsumerGroupHeartbeatResponse]:

@@ -5,7 +5,7 @@ v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800) 
 """
 
 from headgate.gateway.api.authorization import AclOperation
-from headgate.gateway.api.authorization_rules import group
+from headgate.gateway.api.authorization_rules import every, group, known_topics
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
@@ -14,7 +14,7 @@ from headgate.gateway.runtime.tasks import Outcome
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-@handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
+@handles(JoinGroupRequest, versions="0-9", authorize=every(group(AclOperation.READ), known_topics))
 def join_group(request: JoinGroupRequest, context: HandlerContext) -> Outcome[JoinGroupResponse]:
     """Let the group decide; the reply usually comes with the next generation."""
     check_group_id(request.group_id)

@@ -157,7 +157,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         super().follow(old, new, names)
         if CONSUMER_OFFSETS in names:
             self._leave_to_others(new)
-        if names:
+        if names or old.acls is not new.acls:  # expressions match topics that a client may describe
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 

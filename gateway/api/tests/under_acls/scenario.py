@@ -22,6 +22,7 @@ from itertools import chain, groupby
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.gateway.api.authorization import DENIALS
+from headgate.gateway.api.tests.under_acls import members
 from headgate.gateway.api.tests.under_acls.acl_sets import ADMIN, ALL, NONE, acl_sets
 from headgate.gateway.api.tests.under_acls.admin_questions import ZED, admin_questions
 from headgate.gateway.api.tests.under_acls.data_questions import RECORDS, data_questions
@@ -57,6 +58,8 @@ SETTINGS = {
     "log.retention.ms": "-1",
 }
 END = "the end of the connection"
+MEMBERS = "ConsumerGroupHeartbeat: by an expression", "ConsumerGroupDescribe: members"
+"""What is asked about members, in version 1."""
 OF_OBJECTS = r"Request Request\(.*\) (needs \w+ permission|is not authorized)\."
 """Kafka's message where a whole request needs an operation on the cluster: it has addresses of objects."""
 SECONDS = 20
@@ -84,7 +87,10 @@ class AnswerLines(ResponseLines):
     null in place of some.
     """
 
-    hidden: ClassVar[frozenset[str]] = HIDDEN | {"base_offset", "producer_id", "producer_epoch", "aborted_transactions"}
+    hidden: ClassVar[frozenset[str]] = HIDDEN | {
+        *("base_offset", "producer_id", "producer_epoch", "aborted_transactions"),
+        *("group_epoch", "assignment_epoch", "member_epoch"),
+    }
 
     def _struct(self, value: Struct, version: int, ordered: bool) -> str:
         shown, code = super()._struct(value, version, ordered), getattr(value, "error_code", 0)
@@ -124,6 +130,17 @@ class Scenario:
             versions = [*question.versions]
             for version in versions[-1:] if newest_only else versions:
                 self._ask(question, version)
+        self._ask_members()
+
+    def _ask_members(self) -> None:
+        ask, wait, names = self.broker.ask, self.broker.wait, self.lines.ids
+        topics = members.topics_of_expressions(ask, wait, names)
+        if topics is not None:
+            self.answers[MEMBERS[0], 1] = topics
+        described = members.described_members(ask, wait, names)
+        if described is not None:
+            answers = {client: self.lines.line(response, 1) for client, response in described.items()}
+            self.answers[MEMBERS[1], 1] = answers
 
     def set_up(self) -> None:
         self._create(EXISTING)

@@ -69,6 +69,7 @@ def join(
     if described.has_long_name() or described.stored_bytes() > settings.max_member_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
     draft = Draft(shard, group)
+    draft.may_describe = request_context.may_describe
     before = _find(draft, request, request_context)
     member = replace(
         before,

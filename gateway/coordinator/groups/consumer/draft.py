@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from headgate.gateway.coordinator.decision import Records
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
@@ -24,6 +24,8 @@ class Draft:
     def __init__(
         self, shard: GroupShard, group: ConsumerGroup, records: Iterable[group_records.GroupRecord] = ()
     ) -> None:
+        self.may_describe: Callable[[str], bool] | None = None
+        """Whether the client of the request may know a topic of this name; None: every client may."""
         self.shard = shard
         self.live = group
         self.group = group
@@ -57,11 +59,16 @@ class Draft:
             self.add(group_records.no_resolved(self.group.group_id, expression))
 
     def resolve(self, expressions: Iterable[str]) -> bool:
-        """Match expressions with the present topics; true if an expression matches other topics than before."""
+        """Match expressions with the present topics; true if an expression matches other topics than before.
+
+        An expression matches no topic that the client of the request may not describe, as in Kafka.
+        """
         changed = False
         topics = self.shard.topics
         for expression in expressions:
             matched = subscriptions.resolve(expression, topics.names())
+            if self.may_describe is not None:
+                matched = frozenset(filter(self.may_describe, matched))
             before = self.group.resolved.get(expression)
             if before is None or before.topics != matched:
                 changed = True

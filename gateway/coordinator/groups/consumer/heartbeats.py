@@ -118,6 +118,7 @@ def _regular(
     now_ms: float,
 ) -> Decision:
     draft = _open(shard, request)
+    draft.may_describe = request_context.may_describe
     settings = shard.settings_of(request.group_id)
     _check_room(draft.group, request, settings)
     reported = owned(request.topic_partitions)

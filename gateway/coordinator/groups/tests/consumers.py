@@ -59,6 +59,7 @@ class Client:
         self.reads: dict[str, set[int]] = {}
         self.assigned: dict[str, set[int]] = {}
         self.slow = False
+        self.caller = CALLER
         self.decision = Decision()
 
     def request(self, **fields: object) -> ConsumerGroupHeartbeatRequest:
@@ -83,7 +84,7 @@ class Client:
     def ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         """One heartbeat through the machine and the log. Raises KafkaError."""
         ticket = self.desk.ticket(self.name)
-        self.decision = heartbeats.heartbeat(self.desk.shard, request, CALLER, ticket, self.desk.now_ms)
+        self.decision = heartbeats.heartbeat(self.desk.shard, request, self.caller, ticket, self.desk.now_ms)
         replies = self.desk.run(self.decision)
         (response,) = [reply for answered, reply in replies if answered is ticket]
         assert isinstance(response, ConsumerGroupHeartbeatResponse)

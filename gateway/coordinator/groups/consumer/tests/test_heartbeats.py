@@ -497,6 +497,21 @@ def test_an_expression_is_resolved_and_refreshed_for_new_topics(desk: Desk) -> N
     desk.check_rebuilt()
 
 
+def test_an_expression_matches_what_the_client_may_describe(desk: Desk) -> None:
+    desk.change_topic("order-lines", 1)
+    known = {"orders"}
+    member = Client(desk, "a", subscribed_topic_names=None, subscribed_topic_regex="ord.*")
+    member.caller = CALLER._replace(may_describe=known.__contains__)
+    member.beat()
+    assert member.reads == {"orders": set(range(6))}
+    known.add("order-lines")
+    desk.advance(2_000)
+    group_of(desk).mark_stale()
+    member.beat()
+    assert member.reads == {"orders": set(range(6)), "order-lines": {0}}
+    desk.check_rebuilt()
+
+
 def test_an_expression_that_nobody_has_any_more_is_deleted(desk: Desk) -> None:
     members = [Client(desk, name, subscribed_topic_names=None, subscribed_topic_regex="ord.*") for name in "ab"]
     settle(*members)
