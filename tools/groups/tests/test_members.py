@@ -72,7 +72,9 @@ def test_a_broken_broker_hides_only_its_own_groups(model: ModelCluster) -> None:
         listed, failures = list_groups(cluster)
     assert [one.name for one in listed] == ["old"]
     assert len(failures) == 2
-    assert any(text.startswith("the groups of broker 1 are not known: Cluster authorization failed") for text in failures)
+    assert any(
+        text.startswith("the groups of broker 1 are not known: Cluster authorization failed") for text in failures
+    )
     assert any(text.startswith("the groups of broker 2 are not known: broker 2 is advertised at") for text in failures)
 
 
