@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 WILDCARD = "*"
 """The name of every resource, as a literal pattern; the host that stands for all hosts."""
 WILDCARD_PRINCIPAL = "User:*"
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that has not logged in."""
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 

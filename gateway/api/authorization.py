@@ -24,6 +24,8 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome, Services
+from headgate.gateway.audit.audit_log import AuditLog
+from headgate.gateway.audit.changes import CHANGES, Describe
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
@@ -45,6 +47,7 @@ __all__ = [
     "denied",
     "note_other_broker",
     "of_brokers",
+    "with_audit",
     "with_authorization",
 ]
 
@@ -96,17 +99,53 @@ class Authorization:
         self._authorizer = authorizer
         self._known: dict[tuple[AclOperation, AclResource, str], bool] = {}
 
+    @property
+    def _allows_all(self) -> bool:
+        """Whether the authorizer only observes."""
+        return getattr(self._authorizer, "allows_all", False)
+
     def allows(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """Whether the client may do this. The authorizer is asked once for each request."""
+        """Whether the client may do this; otherwise the client gets an error, and the audit log a line.
+
+        The authorizer is asked once for each request.
+        """
         key = operation, resource, name
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._authorizer.allows(self.context.client, *key)
+            if not known:
+                self._report_refusal(*key)
         return known
 
     def allows_any(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether the client may do this on any resource of the type."""
-        return self._authorizer.allows_any(self.context.client, operation, resource)
+        """`allows`, for any resource of the type."""
+        is_allowed = self._authorizer.allows_any(self.context.client, operation, resource)
+        if not is_allowed:
+            self._report_refusal(operation, resource, None)
+        return is_allowed
+
+    def _report_refusal(self, operation: AclOperation, resource: AclResource, name: str | None) -> None:
+        audit = self.context.broker.audit
+        if audit is not None:
+            audit.report_refusal(self.context.client, type(self.request), operation, resource, name)
+
+    def holds(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """Whether the client has this right, one of several that allow a request: without it, another one is asked for.
+
+        An authorizer that only observes answers as one that enforces: so the other right is asked for as well.
+        """
+        authorizer = getattr(self._authorizer, "enforcing", self._authorizer)
+        return bool(authorizer.allows(self.context.client, operation, resource, name))
+
+    def holds_cluster(self, operation: AclOperation) -> bool:
+        """`holds`, for the cluster."""
+        return self.holds(operation, AclResource.CLUSTER, CLUSTER_NAME)
+
+    def shows(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """Whether the client may see a row; a denied row is omitted without an error, and is no refusal."""
+        if self._allows_all:
+            return True
+        return self._authorizer.allows(self.context.client, operation, resource, name)
 
     def allows_cluster(self, operation: AclOperation) -> bool:
         return self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
@@ -118,6 +157,11 @@ class Authorization:
         """
         known = name or self.context.broker.metadata.image.topic_names.get(topic_id)
         return known is None or self.allows(operation, AclResource.TOPIC, known)
+
+    def shows_topic(self, operation: AclOperation, name: str, topic_id: bytes = b"") -> bool:
+        """`shows`, for a topic with this name or id."""
+        known = name or self.context.broker.metadata.image.topic_names.get(topic_id)
+        return known is None or self.shows(operation, AclResource.TOPIC, known)
 
     def require(self, operation: AclOperation, resource: AclResource, name: str) -> None:
         """Raises KafkaError with the error of the resource's type if the client may not do this."""
@@ -177,12 +221,12 @@ class Authorization:
 
     def operations(self, resource: AclResource, name: str, possible: int) -> int:
         """The bit field of the `possible` operations that the client may do (KIP-430)."""
-        if getattr(self._authorizer, "allows_all", False):  # which would note operations that no client asks for
+        if self._allows_all:  # it would note operations that no client asks for
             return possible
         return sum(
             1 << operation
             for operation in AclOperation
-            if possible & 1 << operation and self.allows(operation, resource, name)
+            if possible & 1 << operation and self.shows(operation, resource, name)
         )
 
 
@@ -313,7 +357,7 @@ class GrantedTopics:
             client, broker = context.client, context.broker
             known = services.get((client.principal, client.remote_host))
             if known is None or self._image is not broker.metadata.image:
-                known = self._limit(client, broker)
+                known = self._limit(client, broker, type(request))
             if not is_usual(request):
                 return with_rule(request, context)
             context.broker = known
@@ -321,7 +365,7 @@ class GrantedTopics:
 
         return handle
 
-    def _limit(self, client: Client, services: Services) -> Services:
+    def _limit(self, client: Client, services: Services, request: type[Message]) -> Services:
         """The broker for a client. Its partitions outlive the client, so they keep a client without a connection."""
         if self._image is not services.metadata.image:
             self._image = services.metadata.image
@@ -330,7 +374,11 @@ class GrantedTopics:
         kept = Client(client.remote_host, 0, client.local_host, client.local_port, client.listener, client.principal)
 
         def is_allowed(topic: str) -> bool:
-            return self._authorizer.allows(kept, self._rule.operation, AclResource.TOPIC, topic)
+            if self._authorizer.allows(kept, self._rule.operation, AclResource.TOPIC, topic):
+                return True
+            if services.audit is not None:
+                services.audit.report_refusal(kept, request, self._rule.operation, AclResource.TOPIC, topic)
+            return False
 
         self._count()
         partitions = _GrantedPartitions(services.partitions, is_allowed, self._count)
@@ -369,6 +417,26 @@ class _GrantedPartitions(_AllowedPartitions):
         self._topics.add(replica.log.key[0])
         self._count()
         return replica
+
+
+def with_audit(handler: Handler, request: type[Message], audit: AuditLog) -> Handler:
+    """The handler, with a report behind it; the handler itself if requests of this API change nothing."""
+    describe = CHANGES.get(request.api_key)
+    return handler if describe is None else _reporting(handler, describe, audit)
+
+
+def _reporting(handler: Handler, describe: Describe, audit: AuditLog) -> Handler:
+    def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
+        metadata = context.broker.metadata
+        before = metadata.planned
+
+        def report(response: Message) -> None:
+            changes = partial(describe, request, response, before, metadata.image)
+            audit.report_changes(context.client, type(request), changes)
+
+        return amended(handler(request, context), report)
+
+    return handle
 
 
 def _apply(amends: Iterable[Callable[[Any], None]], response: Any) -> None:

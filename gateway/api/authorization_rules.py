@@ -71,7 +71,7 @@ def elements(
     """
 
     def rule(authorization: Authorization) -> None:
-        if or_cluster is None or not authorization.allows_cluster(or_cluster):
+        if or_cluster is None or not authorization.holds_cluster(or_cluster):
             authorization.split(
                 request_field,
                 response_field,
@@ -144,7 +144,7 @@ def _secured(resource: Resource) -> tuple[AclResource, str]:
 
 def cluster_operations(authorization: Authorization) -> int:
     """The bit field of operations on the cluster; 0 for a client that may not DESCRIBE the cluster."""
-    if not authorization.allows_cluster(AclOperation.DESCRIBE):
+    if not authorization.shows(AclOperation.DESCRIBE, AclResource.CLUSTER, CLUSTER_NAME):
         return 0
     return authorization.operations(AclResource.CLUSTER, CLUSTER_NAME, authorized_operations.CLUSTER)
 

@@ -13,11 +13,13 @@ from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Silent, Task
+from headgate.protocol.acls import ANONYMOUS
 from headgate.protocol.schema import Message
 
 if TYPE_CHECKING:
     from headgate.gateway.api.conversion import Conversions
     from headgate.gateway.api.fetch_sessions import FetchSessions
+    from headgate.gateway.audit.audit_log import AuditLog
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -71,7 +73,7 @@ class Client:
     local_host: str
     local_port: int
     listener: str = "PLAINTEXT"
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
     software_name: str = "unknown"
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
@@ -136,6 +138,8 @@ class Services:
     zookeeper_groups: GroupView | None = None
     authorizer: object | None = None
     """Decides what clients may do (`gateway.api.authorization.Authorizer`); None: they may do everything."""
+    audit: AuditLog | None = None
+    """The audit log; None without `headgate.audit.log`."""
     tls_reloads: TlsReloads | None = None
     """The reloads of the listeners over TLS; None if there is no such listener."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)

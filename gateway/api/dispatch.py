@@ -50,6 +50,7 @@ class Dispatcher:
         """`quotas`: after each change of the quotas call `follow_quotas`; None: no client can have one."""
         self.authorizer = authorizer
         self.quotas = quotas
+        self.audit = services.audit
         self._services = services
         self._registrations = registrations
         self._routes: dict[tuple[int, int], Route] = {}
@@ -182,7 +183,7 @@ class Dispatcher:
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None
-        route = Route(registration, version, self.authorizer, self._latencies[api_key])
+        route = Route(registration, version, self.authorizer, self._latencies[api_key], self._services.audit)
         route.throttle(self._throttling(route))
         if self.stall_watch.is_in_doubt:
             route.park_all()

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headgate.gateway.api.authorization import Authorizer, StableAuthorizer, of_brokers, with_authorization
+from headgate.gateway.api.authorization import Authorizer, StableAuthorizer, of_brokers, with_audit, with_authorization
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.handler_registration import Registration
 from headgate.gateway.api.throttling import Throttling
+from headgate.gateway.audit.audit_log import AuditLog
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import compiler, registry
 from headgate.protocol.compiler import Splice, StepReader
@@ -72,6 +73,7 @@ class Route:
         version: int,
         authorizer: Authorizer | None = None,
         latency: Histogram | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         """`latency`: the histogram of the API, shared by all its versions."""
         request, served = registration.request, registration.find(version)
@@ -89,6 +91,8 @@ class Route:
             self.handler = of_brokers(self.handler)
         if authorizer is not None and served.authorize is not unrestricted:
             self.handler = with_authorization(self.handler, served.authorize, authorizer)
+        if audit is not None:
+            self.handler = with_audit(self.handler, request, audit)
         # A cached response would bypass an authorizer that may change its mind
         is_stable = authorizer is None or isinstance(authorizer, StableAuthorizer)
         self.is_lasting = served.is_lasting if is_stable else None

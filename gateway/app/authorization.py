@@ -1,8 +1,9 @@
-"""The authorizer of a broker, by its settings."""
+"""The authorizer and the audit log of a broker, by its settings."""
 
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -14,18 +15,29 @@ from headgate.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from headgate.gateway.api.authorization import Authorizer
+    from headgate.gateway.audit.audit_log import AuditLog
     from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.runtime.clock import Clock
+    from headgate.gateway.runtime.metrics import Metrics
+    from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.security.acls.acls_image import AclsImage
+    from headgate.storage.files import Files
+
+logger = logging.getLogger("headgate.authorizer")
 
 OBSERVE = "observe"
 
 
 def make_authorizer(
-    config: BrokerConfig, source: Callable[[], AclsImage | None], given: Authorizer | None = None
+    config: BrokerConfig,
+    source: Callable[[], AclsImage | None],
+    given: Authorizer | None = None,
+    audit: AuditLog | None = None,
 ) -> Authorizer | None:
     """The authorizer of the settings, `given` if there is one; None without `authorizer.class.name`.
 
-    `source`: the ACLs of the moment. Raises StorageError for a class in Python that cannot be used.
+    `source`: the ACLs of the moment. `audit`: gets what observing finds. Raises StorageError for a class in Python
+    that cannot be used.
     """
     class_name = config.authorizer_class_name
     if given is not None or not class_name:
@@ -36,7 +48,28 @@ def make_authorizer(
     else:
         policy = AclPolicy(config.super_users, config.allow_everyone_if_no_acl_found, class_name in ACL_AUTHORIZERS)
         authorizer = ClusterMetadataAuthorizer(source, policy)
-    return ObservingAuthorizer(authorizer) if config.headgate_authorizer_mode == OBSERVE else authorizer
+    if config.headgate_authorizer_mode != OBSERVE:
+        return authorizer
+    if audit is None:
+        logger.warning(
+            "headgate.authorizer.mode=observe without headgate.audit.log: `headgate acls suggest` needs both"
+        )
+        return ObservingAuthorizer(authorizer)
+    return ObservingAuthorizer(authorizer, audit.report_observed)
+
+
+def open_audit(
+    config: BrokerConfig, files: Files, clock: Clock, scheduler: Scheduler, metrics: Metrics
+) -> AuditLog | None:
+    """The audit log; None without `headgate.audit.log`. Raises StorageError for a file that cannot be written."""
+    if config.headgate_audit_log is None:
+        return None
+    from headgate.gateway.audit.audit_file import AuditFile
+    from headgate.gateway.audit.audit_log import AuditLog
+
+    audit = AuditLog(AuditFile(config.headgate_audit_log, files, scheduler), clock, scheduler)
+    audit.measure(metrics)
+    return audit
 
 
 def _load(class_name: str, config: BrokerConfig) -> Authorizer:

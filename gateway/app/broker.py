@@ -58,8 +58,11 @@ async def _serve(config: BrokerConfig, started: Callable[[], None], addresses: A
 
 
 def _reload_signals(parts: BrokerParts) -> list[signal.Signals]:
-    """The signals that reload stores of TLS. Without TLS, SIGHUP ends the process, as the system has it."""
-    return [signal.SIGHUP] if parts.tls and hasattr(signal, "SIGHUP") else []
+    """The signals that reload stores of TLS, or come from the rotation of an audit log, which needs none.
+
+    Without both, SIGHUP ends the process, as the system has it.
+    """
+    return [signal.SIGHUP] if (parts.tls or parts.audit) and hasattr(signal, "SIGHUP") else []
 
 
 def freezing(partitions: Sized) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
-from headgate.gateway.app.authorization import make_authorizer
+from headgate.gateway.app.authorization import make_authorizer, open_audit
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.listeners import METRICS, SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
@@ -304,6 +304,7 @@ class BrokerParts:
         self.metrics = Metrics()
         self.batcher = WriteBatcher()
         self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.batcher.write_all)
+        self.audit = open_audit(config, seams.files, seams.clock, self.scheduler, self.metrics)
         self.zookeeper = seams.connect(config, seams.clock)
         try:
             self._check_directories(seams)
@@ -438,7 +439,8 @@ class BrokerParts:
         )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.quotas = QuotaManager(*_quota_windows(config))
-        authorizer = self._authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer)
+        authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer, self.audit)
+        self._authorizer = authorizer
         self.services.authorizer = authorizer
         self.dispatcher = Dispatcher(self.services, registrations, authorizer, self.quotas)
         self._apply_quotas(self.metadata.image)
@@ -511,6 +513,7 @@ class BrokerParts:
             controller_orders=self._source.controller_orders(self.partitions, tasks),
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
+            audit=self.audit,
             tls_reloads=self._make_tls_reloads(),
         )
 
@@ -639,6 +642,8 @@ class BrokerParts:
     def close(self) -> None:
         """Let go of the log directories, after the end of the scheduler."""
         self.log_cleaner.stop()
+        if self.audit is not None:
+            self.audit.close()
         if self.zookeeper is not None:
             self.zookeeper.begin_to_close()
         self.log_manager.close(self.partitions.high_watermarks)

@@ -15,6 +15,7 @@ from typing import Final
 from headgate.gateway.api.context import Client, HandlerContext, Services
 from headgate.gateway.api.dispatch import Dispatcher, Done, Parked, Piece, Reply
 from headgate.gateway.api.handlers.api_versions import api_versions, unsupported_version
+from headgate.gateway.audit.audit_log import AuditLog
 from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.runtime.scheduler import Timer
 from headgate.gateway.runtime.tasks import Task, sleep
@@ -53,8 +54,14 @@ class Logins:
         """Have the client of a new connection log in, if its listener asks for that."""
         listener = self.listeners.get(connection.client.listener)
         if listener is not None:
-            timer = self.services.scheduler.call_after(self._timeout_ms(), partial(_time_out, connection))
+            timer = self.services.scheduler.call_after(self._timeout_ms(), partial(self._time_out, connection))
             connection.login = Login(self, connection, dispatcher, listener, timer)
+
+    def _time_out(self, connection: Connection) -> None:
+        if self.services.audit is not None:
+            self.services.audit.report_failed_login(connection.client, TIMED_OUT)
+        connection.close(TIMED_OUT)
+        connection.wake()
 
 
 class Login:
@@ -81,6 +88,10 @@ class Login:
             return self._park(events, resume)
         return self._taken(events)
 
+    @property
+    def _audit(self) -> AuditLog | None:
+        return self._logins.services.audit
+
     def _answer_api_versions(self, request: ApiVersionsRequest | None, version: int) -> Message:
         services, client = self._logins.services, self._connection.client
         if request is None:
@@ -106,6 +117,8 @@ class Login:
         self._connection.authenticated()
         if not login.is_renewal:
             logger.debug("%s logged in as %s by %s", client, login.principal, login.mechanism)
+        if self._audit is not None:
+            self._audit.report_login(client, login.mechanism, is_renewal=login.is_renewal)
         has_end = login.session_expires_ms is not None
         self._connection.use(self if has_end else self._dispatcher, self._max_frame_bytes)
 
@@ -140,6 +153,8 @@ class Login:
                 if event.delay_ms:
                     yield sleep(self._logins.services.scheduler, event.delay_ms)
                 self._end = event
+                if self._audit is not None:
+                    self._audit.report_failed_login(self._connection.client, event.reason, event.user)
                 reply += [event.last_reply] if event.last_reply else []
             else:
                 reply += self._taken([event])
@@ -147,8 +162,3 @@ class Login:
 
     def _is_wanted(self) -> bool:
         return not self._connection.closing
-
-
-def _time_out(connection: Connection) -> None:
-    connection.close(TIMED_OUT)
-    connection.wake()

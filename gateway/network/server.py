@@ -33,6 +33,7 @@ from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.security.quotas.rates import USUAL_WINDOWS, Windows
+from headgate.protocol.acls import ANONYMOUS
 
 if TYPE_CHECKING:  # a broker without TLS and logins imports neither
     from headgate.gateway.network.logins import Logins
@@ -217,7 +218,7 @@ class Server:
         from headgate.gateway.network.tls.handshakes import TlsHandshakes
 
         if self._handshakes is None:
-            self._handshakes = TlsHandshakes(self._scheduler)
+            self._handshakes = TlsHandshakes(self._scheduler, self._report_login)
         return TlsDriver(engine, sock, connection, tls, self._handshakes, self._limits.authentication_timeout_ms)
 
     def _close_later(self, sock: socket.socket, throttle_ms: int) -> None:
@@ -233,6 +234,15 @@ class Server:
             self._scheduler.call_after(throttle_ms, close)
 
     # Streams
+
+    def _report_login(self, client: Client) -> None:
+        """Report a client that a certificate names, unless the client has yet to log in by SASL."""
+        audit, has_logins = (
+            self._dispatcher.audit,
+            self._logins is not None and client.listener in self._logins.listeners,
+        )
+        if audit is not None and client.principal != ANONYMOUS and not has_logins:
+            audit.report_login(client, "TLS")
 
     async def _handle(self, name: str, stream: trio.abc.Stream) -> None:
         """Serve one connection of a stream listener to its end."""
@@ -298,6 +308,7 @@ class Server:
         try:
             timeout_ms = self._limits.authentication_timeout_ms
             connection.client.principal = await shake_hands(stream, tls, timeout_ms)
+            self._report_login(connection.client)
         except (TlsError, trio.BrokenResourceError) as error:
             connection.close(str(error) if isinstance(error, TlsError) else None)
             connection.finish()

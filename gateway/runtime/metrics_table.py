@@ -29,6 +29,8 @@ METRICS = (
         "Topics, partitions, groups and other parts of requests that were refused while the rest was processed, by error."),
     Row("authorizer.observed", "headgate_authorizer_observed_refusals_total", COUNTER,
         "Operations that headgate.authorizer.mode=observe allowed and the ACLs would refuse, by operation and resource type."),
+    Row("audit.lines", "headgate_audit_lines_total", COUNTER, "Lines written to headgate.audit.log."),
+    Row("audit.lines.lost", "headgate_audit_lines_lost_total", COUNTER, "Lines that headgate.audit.log lost, as its disk refused them or was too slow."),
     Row("requests.parked", "headgate_requests_parked", GAUGE, "Requests that wait: for records, for a disk, for members of a group."),
     Row("quota.throttled", "headgate_quota_throttled_total", COUNTER, "Throttled requests and refused connections, by quota."),
     Row("quota.throttle.seconds", "headgate_quota_throttle_seconds_total", COUNTER, "The sum of throttle times, by quota."),

@@ -34,7 +34,7 @@ def _authorize_configs(authorization: Authorization) -> None:
     """Require DESCRIBE_CONFIGS on each created topic; otherwise the response omits the topic's configs."""
 
     def limited(row: CreatableTopicResult) -> CreatableTopicResult:
-        if not row.error_code and not authorization.allows(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, row.name):
+        if not row.error_code and not authorization.shows(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, row.name):
             row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             row.num_partitions, row.replication_factor, row.configs = -1, -1, []
         return row

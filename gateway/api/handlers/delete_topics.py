@@ -31,7 +31,7 @@ def _authorize(authorization: Authorization) -> None:
 
     Who may only DESCRIBE a topic learns that there is none. The name of a denied id needs DESCRIBE.
     """
-    if authorization.allows_cluster(AclOperation.DELETE):
+    if authorization.holds_cluster(AclOperation.DELETE):
         return
     if authorization.context.version >= 6:
         authorization.split(
@@ -60,7 +60,7 @@ def _denied(authorization: Authorization, topics: list[DeleteTopicState]) -> lis
     rows = []
     for topic in topics:
         name = topic.name or names[topic.topic_id]
-        is_visible = topic.name is not None or authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        is_visible = topic.name is not None or authorization.shows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
         rows.append(_refuse((name if is_visible else None, topic.topic_id), *DENIAL))
     return rows
 

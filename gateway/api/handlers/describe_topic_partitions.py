@@ -26,16 +26,14 @@ from headgate.protocol.steps import Steps
 
 def _authorize(authorization: Authorization) -> None:
     """Require DESCRIBE on each topic. In a request for all topics, denied ones are omitted."""
-
-    def is_allowed(name: str) -> bool:
-        return authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
-
     authorization.amends.append(lambda response: authorize_topic_operations(authorization, response))
     if authorization.request.topics:
-        authorization.split("topics", "topics", lambda topic: is_allowed(topic.name))
+        authorization.split(
+            "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.DESCRIBE, topic.name)
+        )
         return
     topics = authorization.context.broker.metadata.image.topics
-    names = [name for name in topics if is_allowed(name)]
+    names = [name for name in topics if authorization.shows(AclOperation.DESCRIBE, AclResource.TOPIC, name)]
     if len(names) == len(topics):
         return
     cursor = authorization.request.cursor

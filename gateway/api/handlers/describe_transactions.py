@@ -20,9 +20,7 @@ def _authorize_topics(authorization: Authorization) -> None:
     def omit(response: DescribeTransactionsResponse) -> None:
         for row in response.transaction_states:
             row.topics = [
-                data
-                for data in row.topics
-                if authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, data.topic)
+                data for data in row.topics if authorization.shows(AclOperation.DESCRIBE, AclResource.TOPIC, data.topic)
             ]
 
     authorization.amends.append(omit)

@@ -23,7 +23,7 @@ def _authorize(authorization: Authorization) -> None:
     if transactional_id is not None:
         authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
     elif not (
-        authorization.allows_cluster(AclOperation.IDEMPOTENT_WRITE)
+        authorization.holds_cluster(AclOperation.IDEMPOTENT_WRITE)
         or authorization.allows_any(AclOperation.WRITE, AclResource.TOPIC)
     ):
         raise denied(AclResource.CLUSTER)

@@ -26,9 +26,9 @@ _GROUPS_A_STEP = 32
 
 def _authorize(authorization: Authorization) -> None:
     """Require DESCRIBE on the cluster, or on each group; denied groups are omitted."""
-    if not authorization.allows_cluster(AclOperation.DESCRIBE):
+    if not authorization.holds_cluster(AclOperation.DESCRIBE):
         authorization.keep_rows(
-            "groups", lambda row: authorization.allows(AclOperation.DESCRIBE, AclResource.GROUP, row.group_id)
+            "groups", lambda row: authorization.shows(AclOperation.DESCRIBE, AclResource.GROUP, row.group_id)
         )
 
 

@@ -27,7 +27,7 @@ def _authorize(authorization: Authorization) -> None:
     """Require DESCRIBE on each transactional id; denied ones are omitted."""
 
     def is_allowed(row: TransactionState) -> bool:
-        return authorization.allows(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, row.transactional_id)
+        return authorization.shows(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, row.transactional_id)
 
     authorization.keep_rows("transaction_states", is_allowed)
 

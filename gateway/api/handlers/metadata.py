@@ -14,7 +14,7 @@ from copy import copy
 from typing import Any, TypeAlias, TypeVar, cast
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.authorization import AclOperation, Authorization
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import authorize_topic_operations, cluster_operations
 from headgate.gateway.api.broker_endpoints import Reachability, endpoints
 from headgate.gateway.api.context import HandlerContext
@@ -38,6 +38,8 @@ from headgate.protocol.wire import ZERO_UUID
 
 W = TypeVar("W", bound=Topic | MetadataRequestTopic)
 Key: TypeAlias = tuple[str | None, bytes]
+
+DESCRIBE = AclOperation.DESCRIBE
 
 CREATION_TIMEOUT_MS = 30_000
 """How long to wait for created topics: a client's default, as the request has no timeout."""
@@ -72,7 +74,10 @@ def _authorize(authorization: Authorization) -> None:
         )
     is_of_all = request.topics is None or (context.version == 0 and not request.topics)
     wanted = [MetadataRequestTopic(name=name) for name in image.topics] if is_of_all else request.topics
-    kept = [topic for topic in wanted if _is_allowed(topic, authorization)]
+    if is_of_all:
+        kept = [topic for topic in wanted if authorization.shows(DESCRIBE, AclResource.TOPIC, topic.name or "")]
+    else:
+        kept = [topic for topic in wanted if _is_allowed(topic, authorization)]
     if len(kept) == len(wanted):
         return
     rows = [] if is_of_all else [_denied(topic) for topic in wanted if not _is_allowed(topic, authorization)]
@@ -85,11 +90,11 @@ def _authorize(authorization: Authorization) -> None:
 
 
 def _is_allowed(topic: MetadataRequestTopic, authorization: Authorization) -> bool:
-    if not authorization.allows_topic(AclOperation.DESCRIBE, topic.name or "", topic.topic_id):
+    if not authorization.allows_topic(DESCRIBE, topic.name or "", topic.topic_id):
         return False
     if not _is_to_create(topic, authorization.request, authorization.context):
         return True
-    return authorization.allows_cluster(AclOperation.CREATE) or authorization.allows_topic(
+    return authorization.holds_cluster(AclOperation.CREATE) or authorization.allows_topic(
         AclOperation.CREATE, topic.name or ""
     )
 

@@ -70,7 +70,8 @@ def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authoriza
     rows = []
     for topic in topics:
         name, topic_id = topic.name, getattr(topic, "topic_id", b"")
-        if authorization.allows_topic(AclOperation.DESCRIBE, name, topic_id):
+        decide = authorization.shows_topic if is_of_all else authorization.allows_topic
+        if decide(AclOperation.DESCRIBE, name, topic_id):
             rows.append(topic)
         elif not is_of_all:
             for row in topic.partitions:

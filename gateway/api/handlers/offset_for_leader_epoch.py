@@ -22,7 +22,7 @@ from headgate.protocol.steps import lazy_map
 
 def _authorize(authorization: Authorization) -> None:
     """Require CLUSTER_ACTION, as followers have; of other clients, DESCRIBE on each topic."""
-    if not authorization.allows_cluster(AclOperation.CLUSTER_ACTION):
+    if not authorization.holds_cluster(AclOperation.CLUSTER_ACTION):
         _authorize_topics(authorization)
 
 

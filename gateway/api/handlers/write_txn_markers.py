@@ -31,7 +31,7 @@ WAIT_MS = 30_000.0
 def _authorize(authorization: Authorization) -> None:
     """Require ALTER or CLUSTER_ACTION on the cluster."""
     if not (
-        authorization.allows_cluster(AclOperation.ALTER) or authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
+        authorization.holds_cluster(AclOperation.ALTER) or authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
     ):
         raise denied(AclResource.CLUSTER)
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from headgate.gateway.api.context import Client as NetworkClient
+from headgate.gateway.audit.tests.audited import Audited
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.network.connection import Closing, Connection
 from headgate.gateway.network.logins import MAX_THREADS, TIMED_OUT, Logins
@@ -65,7 +66,9 @@ class Broker:
             metadata=SimpleNamespace(image=Image.empty("a cluster"), end_offset=5),
             config=SimpleNamespace(node_id=1),
             versions_on=lambda _listener: SERVED,
+            audit=None,
         )
+        self.services = services
         self.logins = Logins(cast("Any", services), self.listeners, lambda: TIMEOUT_MS)
 
     def connect(self, name: str = SASL) -> Connected:
@@ -427,3 +430,24 @@ def test_connections_get_kafkas_answers() -> None:
     at_once = {f"first, a frame of {size} bytes: 0": "nothing, then the end" for size in (524289, -1)}
     now_s = broker.time.clock.now_ms() // 1000
     assert scenario.play(broker.connect, now_s) == {**KAFKAS, **DIFFERENCES, **at_once}
+
+
+def test_logins_are_lines_of_the_audit_log(broker: Broker) -> None:
+    audited = Audited()
+    broker.services.audit = audited.log
+    login(broker.connect())
+    failing = Client(broker.connect())
+    choose(failing)
+    name_wrongly(failing)
+    broker.connect()
+    broker.time.advance(TIMEOUT_MS)
+    events = [
+        (line["event"], line["principal"], line.get("mechanism"), line.get("user"), line.get("reason"))
+        for line in audited.lines
+    ]
+    assert events == [
+        ("login", "User:alice", "PLAIN", None, None),
+        ("login_failed", "User:ANONYMOUS", None, "alice", "PLAIN: Authentication failed: Invalid username or password"),
+        ("login_failed", "User:ANONYMOUS", None, None, TIMED_OUT),
+    ]
+    assert b"wrong" not in b"".join(audited.files.content.values())

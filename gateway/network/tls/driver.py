@@ -168,6 +168,7 @@ class TlsDriver(SocketDriver):
         self._engine.add(self, self._interest)
         if isinstance(outcome, str):
             self.connection.client.principal = outcome
+            self._handshakes.report_login(self.connection.client)
             self._open(_ENCRYPTED)
             self._engine.mark(self)
         elif isinstance(outcome, BaseException):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
+from headgate.gateway.api.context import Client
 from headgate.gateway.network.tls.tls_socket import TlsError, TlsSocket, reason_of
 from headgate.gateway.runtime.workers import BoundedExecutor, Scheduling
 
@@ -45,7 +46,9 @@ _REASONS: Final = {
 class TlsHandshakes:
     """The handshakes of one engine."""
 
-    def __init__(self, scheduler: Scheduling) -> None:
+    def __init__(self, scheduler: Scheduling, report_login: Callable[[Client], None] = lambda _: None) -> None:
+        """`report_login`: called for each client whose handshake has ended well."""
+        self.report_login = report_login
         self._threads = BoundedExecutor(scheduler, MAX_THREADS)
 
     def step(

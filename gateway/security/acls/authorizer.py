@@ -32,6 +32,14 @@ class Requester(Protocol):
     def remote_host(self) -> str:
         """The address as text."""
 
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client uses."""
+
+    @property
+    def client_id(self) -> str | None:
+        """The name that the client gives itself."""
+
 
 class Asked(NamedTuple):
     """A question; without a name, whether the principal may on any resource of the type."""

@@ -63,12 +63,16 @@ class AuthenticationFailed(Exception):
     credentials; Kafka then closes the connection without an answer.
     """
 
-    def __init__(self, reason: str, *, client_message: str | None = None, is_retriable: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, client_message: str | None = None, is_retriable: bool = False, user: str = ""
+    ) -> None:
+        """`user`: the name that the client claims, for the audit log."""
         super().__init__(reason)
+        self.user = user
         self.client_message = client_message
         self.is_retriable = is_retriable
 
 
-def refused(client_message: str) -> AuthenticationFailed:
+def refused(client_message: str, user: str = "") -> AuthenticationFailed:
     """The failure whose reason the client may read."""
-    return AuthenticationFailed(client_message, client_message=client_message)
+    return AuthenticationFailed(client_message, client_message=client_message, user=user)

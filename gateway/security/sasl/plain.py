@@ -89,7 +89,7 @@ class PlainExchange:
 
 def _decide(authorization_id: str, user: str, *, is_valid: bool) -> Authenticated:
     if not is_valid:
-        raise refused(_INVALID)
+        raise refused(_INVALID, user)
     if authorization_id not in {"", user}:
         raise refused("Authentication failed: Client requested an authorization id that is different from username")
     return Authenticated(user)

@@ -123,7 +123,7 @@ class ScramExchange:
         auth_message = b",".join((issued.first.bare, issued.server_first, match["unsigned"]))
         is_proven = self._is_proven(issued.credential, auth_message, _from_base64(match["proof"]))
         if not (is_proven and issued.is_known):
-            raise AuthenticationFailed("Invalid client credentials")
+            raise AuthenticationFailed("Invalid client credentials", user=issued.first.user)
         signature = hmac.digest(issued.credential.server_key, auth_message, self._mechanism.hash_name)
         reply = b"v=" + base64.b64encode(signature)
         if issued.token is not None:

@@ -100,6 +100,8 @@ class Close:
     reason: str
     last_reply: bytes = field(default=b"", repr=False)
     delay_ms: int = 0
+    user: str = ""
+    """The name that the client claims, if the login has come so far."""
 
 
 SaslEvent: TypeAlias = SendReply | RunComputation | LoggedIn | Close
@@ -139,8 +141,9 @@ class SaslSession(NamedTuple):
 class _Failure(Exception):
     """An exchange ends. `is_late`: as a refused login, after the delay; otherwise at once and without a reply."""
 
-    def __init__(self, reason: str, last_reply: bytes = b"", *, is_late: bool = True) -> None:
+    def __init__(self, reason: str, last_reply: bytes = b"", *, is_late: bool = True, user: str = "") -> None:
         super().__init__(reason)
+        self.user = user
         self.last_reply = last_reply
         self.is_late = is_late
 
@@ -354,12 +357,12 @@ class SaslServerExchange:
             message = failure.client_message or general + self._mechanism
             response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message, b"", 0)
             reply = _reply(header, response)
-        raise _Failure(f"{self._mechanism}: {failure}", reply) from failure
+        raise _Failure(f"{self._mechanism}: {failure}", reply, user=failure.user) from failure
 
     def _failed(self, failure: _Failure) -> list[SaslEvent]:
         self.state, self._exchange = SaslState.FAILED, None
         delay_ms = self._listener.failure_delay_ms if failure.is_late else 0
-        return [Close(str(failure), failure.last_reply if failure.is_late else b"", delay_ms)]
+        return [Close(str(failure), failure.last_reply if failure.is_late else b"", delay_ms, failure.user)]
 
     # Sessions
 

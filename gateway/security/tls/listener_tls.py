@@ -20,12 +20,12 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.tls import distinguished_name, principal_mapping, self_check
 from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
 from headgate.gateway.security.tls.settings import of_listener
+from headgate.protocol.acls import ANONYMOUS
 from headgate.protocol.security.tls import contexts, stores
 from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
 from headgate.protocol.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
 from headgate.protocol.security.tls.stores import KeyStore, TrustStore
 
-ANONYMOUS = "User:ANONYMOUS"
 _MS_OF_DAY = 86_400_000
 _DER = serialization.Encoding.DER
 

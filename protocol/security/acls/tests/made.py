@@ -16,6 +16,8 @@ class Somebody(NamedTuple):
 
     principal: str = "User:alice"
     remote_host: str = "10.0.0.1"
+    listener: str = "PLAINTEXT"
+    client_id: str | None = None
 
 
 ALICE = Somebody()
