@@ -86,7 +86,7 @@ def test_the_narrower_of_two_rights_is_noted(broker: RuledBroker) -> None:
     created = CreateTopicsRequest([CreatableTopic("new", 1, 1)])
     deleted = DeleteTopicsRequest([DeleteTopicState("new")])
     assert broker.noted(created, 7) == ["CREATE TOPIC new"]
-    assert broker.noted(deleted, 6) == ["DELETE TOPIC new"]
+    assert broker.noted(deleted, 6) == ["DESCRIBE TOPIC new", "DELETE TOPIC new"]
     assert broker.noted(InitProducerIdRequest(transactional_id=None), 4) == ["WRITE TOPIC None"]
     assert broker.noted(InitProducerIdRequest(transactional_id=None), 4, WRITE_A) == []
 
