@@ -184,7 +184,7 @@ def test_a_cluster_is_asked_and_a_local_master_is_not(
         raise NoExecutor("no task ended within 60 s")
 
     monkeypatch.setattr(doctor, "find_installation", lambda environment, worker: installation())
-    monkeypatch.setattr(doctor, "ports_of_brokers", lambda bootstrap, timeout_s: {"": None, "b:9092": None})
+    monkeypatch.setattr(doctor, "ports_of_brokers", lambda bootstrap, timeout_s, _security: {"": None, "b:9092": None})
     monkeypatch.setattr(doctor, "ask_executors", ask)
     words = ["--json", "--bootstrap-server", "b:9092", "--conf", "spark.cores.max=2"]
     doctor.main([*words, "--master", "local[2]"])
