@@ -72,16 +72,20 @@ def is_allowed(broker: Broker, topic: str) -> bool:
     return error is None
 
 
+def await_acls(broker: Broker, topic: str, *, allowed: bool) -> None:
+    until(lambda: is_allowed(broker, topic) is allowed, f"ACLs by which allowed is {allowed}", FOLLOWS_WITHIN_S)
+
+
 def test_both_obey_and_follow_the_acls_in_zookeeper(brokers: Mapping[int, Broker], zookeeper: ZooKeeper) -> None:
     for broker in brokers.values():
-        until(lambda broker=broker: is_allowed(broker, OPEN), "the allowed topic", FOLLOWS_WITHIN_S)
+        await_acls(broker, OPEN, allowed=True)
         assert not is_allowed(broker, CLOSED)
     change_acls(zookeeper, "--add", "--topic", CLOSED, "--operation", "Read")
     for broker in brokers.values():
-        until(lambda broker=broker: is_allowed(broker, CLOSED), "the new ACL", FOLLOWS_WITHIN_S)
+        await_acls(broker, CLOSED, allowed=True)
     change_acls(zookeeper, "--remove", "--force", "--topic", CLOSED, "--operation", "Read")
     for broker in brokers.values():
-        until(lambda broker=broker: not is_allowed(broker, CLOSED), "the end of the ACL", FOLLOWS_WITHIN_S)
+        await_acls(broker, CLOSED, allowed=False)
 
 
 def test_a_guest_enforces_the_acls_from_its_first_request(brokers: Mapping[int, Broker]) -> None:
@@ -89,7 +93,7 @@ def test_a_guest_enforces_the_acls_from_its_first_request(brokers: Mapping[int, 
     guest.stop()
     guest.start()
     assert not is_allowed(guest, CLOSED)
-    until(lambda: is_allowed(guest, OPEN), "the allowed topic", FOLLOWS_WITHIN_S)
+    await_acls(guest, OPEN, allowed=True)
 
 
 def test_a_guest_without_an_authorizer_does_not_join(
