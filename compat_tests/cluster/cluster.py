@@ -115,6 +115,7 @@ class Cluster:
             self.nodes = KazooClient(self.zookeeper.connect)
             self.nodes.start()
             stack.callback(self._close_nodes)
+            self.prepare()
             for broker_id in IDS:
                 wire = self.wires[broker_id] = stack.enter_context(contextlib.closing(Wire(self.zookeeper.port)))
                 directory, connect = self.directory / f"broker-{broker_id}", f"127.0.0.1:{wire.port}"
@@ -144,6 +145,9 @@ class Cluster:
     def settings_of(self, _broker_id: int) -> Mapping[str, str]:
         """Settings of one broker alone, in a cluster that has some."""
         return {}
+
+    def prepare(self) -> None:
+        """What ZooKeeper has to have before a broker starts, in a cluster that needs something."""
 
     def _close_nodes(self) -> None:
         self.nodes.stop()

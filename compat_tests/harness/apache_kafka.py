@@ -339,7 +339,7 @@ class KafkaOnZooKeeper(ApacheKafka):
         super().start()
 
     def _format(self) -> None:
-        self.port = reserve(self)
+        self.port = self.port or reserve(self)
         is_old = self.jar_set == "broker08"
         address = {"host.name": "127.0.0.1", "port": f"{self.port}"}
         lines = {

@@ -17,6 +17,7 @@ Source: `KafkaApis`, `ControllerApis` and `AuthHelper` of Apache Kafka 4.1.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass, fields
@@ -29,7 +30,9 @@ from headgate.gateway.audit.changes import CHANGES, Describe
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.tasks import Task, is_task
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.gateway.runtime.tasks import Task, is_task, value_of
 from headgate.protocol.acls import CLUSTER_NAME, AclOperation, AclResource
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
@@ -45,11 +48,16 @@ __all__ = [
     "StableAuthorizer",
     "amended",
     "denied",
+    "denied_brokers_log",
     "note_other_broker",
     "of_brokers",
     "with_audit",
     "with_authorization",
 ]
+
+logger = logging.getLogger("headgate.authorizer")
+
+DENIED_BROKER_EVERY_MS: Final = 60_000.0
 
 M = TypeVar("M", bound=Message)
 
@@ -167,6 +175,20 @@ class Authorization:
         """Raises KafkaError with the error of the resource's type if the client may not do this."""
         if not self.allows(operation, resource, name):
             raise denied(resource)
+
+    def is_broker(self) -> bool:
+        """Whether the client may act as a broker of the cluster (CLUSTER_ACTION). The log names one that may not."""
+        if self.allows_cluster(AclOperation.CLUSTER_ACTION):
+            return True
+        client = self.context.client
+        self.context.broker.denied_brokers.error(
+            client.principal,
+            "a broker is denied CLUSTER_ACTION: %s is %s on the listener %s; add %s to super.users of all brokers, or"
+            " run headgate acls add --principal '%s' --cluster --operation cluster-action",
+            client,
+            *(client.principal, client.listener, client.principal, client.principal),
+        )
+        return False
 
     def split(
         self,
@@ -292,17 +314,32 @@ def _with(request: M, name: str, value: Any) -> M:
     return changed
 
 
+def denied_brokers_log(clock: Clock) -> LimitedLog:
+    """The log of brokers without CLUSTER_ACTION: a line in a minute for each principal."""
+    return LimitedLog(logger, clock, lines=1, interval_ms=DENIED_BROKER_EVERY_MS)
+
+
 # The steps of a route
 
 
 def of_brokers(handler: Handler) -> Handler:
-    """The handler of an API between brokers: other listeners refuse the request, as without the right to it."""
+    """The handler of an API between brokers: listeners that no broker uses refuse the request, as without the right.
+
+    Other brokers use another listener than this one while a cluster changes its listener.
+    """
 
     def handle(request: Message, context: HandlerContext) -> HandlerOutcome:
         if context.client.listener != context.broker.config.inter_broker_listener:
-            raise denied(AclResource.CLUSTER)
+            return handle_once_known(request, context)
         context.client.note_broker()
         return handler(request, context)
+
+    def handle_once_known(request: Message, context: HandlerContext) -> Task[Any]:
+        listeners = context.broker.broker_listeners
+        if listeners is None or not (yield from listeners.is_used(context.client.listener)):
+            raise denied(AclResource.CLUSTER)
+        context.client.note_broker()
+        return (yield from value_of(handler(request, context)))
 
     return handle
 

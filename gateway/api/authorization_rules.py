@@ -16,6 +16,7 @@ from headgate.gateway.api.authorization import (
     Authorization,
     PartitionRule,
     Rule,
+    denied,
 )
 from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.api.context import HandlerContext
@@ -31,6 +32,12 @@ def unrestricted(authorization: Authorization) -> None:
 def cluster(operation: AclOperation) -> Rule:
     """Require the operation on the cluster; otherwise deny the whole request."""
     return lambda authorization: authorization.require(operation, AclResource.CLUSTER, CLUSTER_NAME)
+
+
+def broker(authorization: Authorization) -> None:
+    """Require CLUSTER_ACTION, as the brokers of a cluster have; otherwise deny the whole request."""
+    if not authorization.is_broker():
+        raise denied(AclResource.CLUSTER)
 
 
 def group(operation: AclOperation) -> Rule:

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from headgate.gateway.metadata.store import MetadataStore
     from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.clock import Clock
+    from headgate.gateway.runtime.log_output import LimitedLog
     from headgate.gateway.runtime.memory_budget import MemoryBudget
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.tasks import Tasks
     from headgate.gateway.security.quotas.quota_manager import ClientLimits
     from headgate.gateway.security.tls.reloads import TlsReloads
     from headgate.gateway.zookeeper.group_view import GroupView
+    from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
     from headgate.protocol.errors import ErrorCode
@@ -129,10 +131,12 @@ class Services:
     metrics: Metrics
     served_versions: Mapping[int, tuple[int, int]]
     """The lowest and the highest supported version of each API, by API key."""
-    public_versions: Mapping[int, tuple[int, int]]
-    """Those of the APIs that any listener serves; the listener between brokers serves more."""
+    denied_brokers: LimitedLog
+    """Names brokers without CLUSTER_ACTION, each once a minute."""
     controller_orders: ControllerOrders | None = None
     """The orders of the cluster's controller; None without ZooKeeper."""
+    broker_listeners: BrokerListeners | None = None
+    """The listeners by which brokers of the cluster reach each other; None without ZooKeeper."""
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None
@@ -144,10 +148,6 @@ class Services:
     """The reloads of the listeners over TLS; None if there is no such listener."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
     """The number of refused rows in otherwise successful responses, by error."""
-
-    def versions_on(self, listener: str) -> Mapping[int, tuple[int, int]]:
-        """The versions of the APIs that a listener serves."""
-        return self.served_versions if listener == self.config.inter_broker_listener else self.public_versions
 
 
 @dataclass(slots=True)

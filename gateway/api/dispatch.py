@@ -218,7 +218,7 @@ class Dispatcher:
 
     def _refuse_version(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
         if api_key == ApiVersionsRequest.api_key:
-            response = unsupported_version(self._services.versions_on(client.listener))
+            response = unsupported_version(self._services.served_versions)
             return Route(self._registrations[api_key], 0).encode(response, correlation_id)
         registration = self._registrations.get(api_key)
         if registration is None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.gateway.api.authorization import AclOperation, Rule
-from headgate.gateway.api.authorization_rules import cluster, unrestricted
+from headgate.gateway.api.authorization import Rule
+from headgate.gateway.api.authorization_rules import broker, unrestricted
 from headgate.gateway.api.context import Handler
 from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
@@ -27,7 +27,7 @@ class Range(NamedTuple):
     is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
     together with others of its turn (`gateway.replication.write_batcher`). `needs_zookeeper`: only
     with ZooKeeper. `in_steps`: True if the handler answers any number of rows in steps: a request of this API may have
-    `MAX_ELEMENTS`, any other only as many as a handler may take at once. `between_brokers`: only on the listener of the
+    `MAX_ELEMENTS`, any other only as many as a handler may take at once. `between_brokers`: only on listeners of
     brokers (`gateway.api.authorization.of_brokers`).
     """
 
@@ -113,7 +113,7 @@ def handles_between_brokers(request: type[Message], versions: str, *, in_steps: 
     return handles(
         request,
         versions,
-        authorize=cluster(AclOperation.CLUSTER_ACTION),
+        authorize=broker,
         needs_zookeeper=True,
         in_steps=in_steps,
         between_brokers=True,
@@ -133,18 +133,9 @@ def load() -> dict[int, Registration]:
 def served(registrations: Mapping[int, Registration], *, has_zookeeper: bool) -> Mapping[int, Registration]:
     if has_zookeeper:
         return registrations
-    return _with(registrations, lambda each: not each.needs_zookeeper)
-
-
-def public(registrations: Mapping[int, Registration]) -> Mapping[int, Registration]:
-    """The APIs that every listener serves."""
-    return _with(registrations, lambda each: not each.between_brokers)
-
-
-def _with(registrations: Mapping[int, Registration], is_kept: Callable[[Range], bool]) -> Mapping[int, Registration]:
     kept = {}
     for key, one in registrations.items():
-        ranges = tuple(filter(is_kept, one.ranges))
+        ranges = tuple(each for each in one.ranges if not each.needs_zookeeper)
         if ranges:
             kept[key] = one if len(ranges) == len(one.ranges) else one._replace(ranges=ranges)
     return kept

@@ -12,13 +12,14 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.gateway.api.authorization import Authorizer
+from headgate.gateway.api.authorization import Authorizer, denied_brokers_log
 from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handler_registration import Registration, load, public, served, versions
+from headgate.gateway.api.handler_registration import Registration, load, served, versions
 from headgate.gateway.app.authorization import make_authorizer, open_audit
+from headgate.gateway.app.link_login import link_login
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.listeners import METRICS, SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
@@ -74,12 +75,14 @@ from headgate.storage.files import Files, parent
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.network.link_logins import MakeLogin
     from headgate.gateway.network.logins import Logins
     from headgate.gateway.network.metrics_access import MetricsAccess
     from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
     from headgate.gateway.security.tls.listener_tls import ListenerTls
     from headgate.gateway.security.tls.reloads import TlsReloads
     from headgate.gateway.zookeeper.group_view import GroupView
+    from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
@@ -301,6 +304,7 @@ class BrokerParts:
         self.config, self.clock, self.random = config, seams.clock, seams.random
         self.tls = open_tls(config, seams.clock)
         self._check_logins()
+        make_login = link_login(config)
         self.metrics = Metrics()
         self.batcher = WriteBatcher()
         self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.batcher.write_all)
@@ -317,7 +321,7 @@ class BrokerParts:
                 cluster_id=None if self.zookeeper is None else self.zookeeper.cluster_id,
             )
             try:
-                self._build(seams, last_check)
+                self._build(seams, last_check, make_login)
             except BaseException:
                 self._give_up()
                 raise
@@ -396,7 +400,7 @@ class BrokerParts:
         else:
             self.log_manager.abandon()
 
-    def _build(self, seams: Seams, last_check: Callable[[], None]) -> None:
+    def _build(self, seams: Seams, last_check: Callable[[], None], make_login: MakeLogin | None) -> None:
         config, clock, scheduler, metrics = self.config, self.clock, self.scheduler, self.metrics
         self._source = seams.metadata(
             Foundation(config, clock, self.random, scheduler, self.log_manager, self.zookeeper)
@@ -414,7 +418,7 @@ class BrokerParts:
         seams.open_logs(self.log_manager, self.log_loader, clock.now_ms())
         self.tasks = Tasks(clock, scheduler)
         self.stall_watch = StallWatch(self.tasks)
-        self.links = Links(clock, scheduler, self._make_transport)
+        self.links = Links(clock, scheduler, self._make_transport, make_login)
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
         self.fetchers = ReplicaFetchers(
@@ -456,6 +460,7 @@ class BrokerParts:
             self._make_logins(),
             proxies_of(config),
             _quota_windows(config)[0],
+            None if self.zookeeper is None else self.tls.get(config.inter_broker_listener),
         )
         self._listen()
         self._measure()
@@ -509,8 +514,9 @@ class BrokerParts:
             batcher=self.batcher,
             metrics=self.metrics,
             served_versions=versions(registrations),
-            public_versions=versions(public(registrations)),
+            denied_brokers=denied_brokers_log(clock),
             controller_orders=self._source.controller_orders(self.partitions, tasks),
+            broker_listeners=self._broker_listeners(),
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
             audit=self.audit,
@@ -527,6 +533,13 @@ class BrokerParts:
         zookeeper.shared.listeners.append(manager.follow_session)
         zookeeper.shared.when_whole.append(manager.resume)
         return manager
+
+    def _broker_listeners(self) -> BrokerListeners | None:
+        if self.zookeeper is None:
+            return None
+        from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
+
+        return BrokerListeners(self.zookeeper.session, self.tasks)
 
     def _group_view(self) -> GroupView | None:
         """The view of the groups in ZooKeeper; None without ZooKeeper, or if groups there are not shown."""

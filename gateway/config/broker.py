@@ -295,9 +295,6 @@ def _check_listeners(loaded: Loaded) -> None:
     _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
     if loaded.values["zookeeper.connect"] is not None:
         _attempt(loaded, "listeners", lambda: listeners.check_registered(opened, advertised))
-        name, protocol = loaded.values["inter.broker.listener.name"], loaded.values["security.inter.broker.protocol"]
-        between = listeners.inter_broker_listener(name, protocol, opened) if opened else ""
-        _attempt(loaded, "listeners", lambda: listeners.check_between_brokers(between, protocols))
     _check_inter_broker(loaded, opened, advertised)
 
 

@@ -113,6 +113,15 @@ class Settings:
     # SASL: most also for one listener, listener.name.<listener>.<setting>, or listener.name.<listener>.<mechanism>.<setting>
     sasl_enabled_mechanisms: tuple[str, ...] = row(LIST, "GSSAPI", "",
      "The mechanisms by which clients may log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI.")
+    sasl_mechanism_inter_broker_protocol: str = row(STRING, "GSSAPI", "",
+     ("The mechanism by which brokers log in to each other. Its user and password are in the JAAS line of the listener between brokers:"
+      " listener.name.<listener>.<mechanism>.sasl.jaas.config."))
+    sasl_kerberos_service_name: str | None = row(STRING, None, "", "The first part of the brokers' principals in Kerberos, for logins between brokers.")
+    sasl_oauthbearer_token_endpoint_url: str | None = row(STRING, None, "",
+     "Where brokers get the tokens for logins between them: an address of https, or a file (file:///...).")
+    sasl_oauthbearer_client_credentials_client_id: str | None = row(STRING, None, "", "The name of the brokers at the server of tokens.")
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = row(PASSWORD, None, "", "Their secret there.")
+    sasl_oauthbearer_scope: str | None = row(STRING, None, "", "The scope that they ask for.")
     sasl_server_max_receive_size: int = row(INT, "524288", "1..", "The largest frame before a client has logged in, in bytes.")
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = row(LIST, "DEFAULT", "",
      "How names of Kerberos become user names, as auth_to_local of krb5.conf. Patterns have RE2's syntax.")
@@ -331,7 +340,7 @@ OF_LISTENERS = frozenset(
     ("headgate.fetch.isolation.default", "headgate.ssl.optional", "headgate.proxy.trusted", "connections.max.reauth.ms",
      "max.connections", "max.connection.creation.rate",
      *(row[0] for row in ROWS if row[0].startswith(("ssl.", "sasl.", "headgate.sasl."))))
-)
+) - {"sasl.mechanism.inter.broker.protocol"}
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 # Settings that a mechanism of a listener may have a value of its own for: listener.name.<listener>.<mechanism>.<setting>.
@@ -376,7 +385,7 @@ CLUSTER_WIDE = frozenset(
 PER_BROKER = frozenset(
     """
     ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.protocol sasl.enabled.mechanisms
-    sasl.kerberos.principal.to.local.rules
+    sasl.kerberos.principal.to.local.rules sasl.mechanism.inter.broker.protocol sasl.kerberos.service.name
     """.split()  # noqa: SIM905 - as above
 )
 

@@ -148,16 +148,6 @@ def check_inter_broker(name: str, listeners: tuple[Listener, ...], advertised: t
             raise ListenerProblem(f"{name} is not among {setting}, which has {', '.join(names)}; name one of these")
 
 
-def check_between_brokers(name: str, protocols: Mapping[str, str]) -> None:
-    """Check the protocol of the listener between the brokers of a cluster. Raises ListenerProblem."""
-    protocol = protocols.get(name, "PLAINTEXT")
-    if protocol != "PLAINTEXT":
-        raise ListenerProblem(
-            f"brokers reach each other by the listener {name}, and {protocol} between brokers is not supported yet; add"
-            " a PLAINTEXT listener that only brokers can reach, and name it in inter.broker.listener.name"
-        )
-
-
 def inter_broker_listener(name: str | None, protocol: str, listeners: tuple[Listener, ...]) -> str:
     """The listener between brokers: the named one, else the one named like the protocol, else the first."""
     if name is not None:

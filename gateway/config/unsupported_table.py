@@ -48,19 +48,18 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("a follower leaves the ISR by time alone, by replica.lag.time.max.ms", "", "-replica.lag.max.messages:long"),
     ("OpenSSL does TLS, not a provider of Java", "ssl.",
      "keymanager.algorithm=SunX509 provider secure.random.implementation trustmanager.algorithm=PKIX"),
-    ("clients are not authenticated yet; a listener with authentication is refused", "sasl.",
-     """client.callback.handler.class:class kerberos.kinit.cmd=/usr/bin/kinit kerberos.min.time.before.relogin:long=60000 kerberos.service.name
+    ("a login takes the present password, ticket or token; nothing is renewed in between", "sasl.",
+     """client.callback.handler.class:class kerberos.kinit.cmd=/usr/bin/kinit kerberos.min.time.before.relogin:long=60000
      kerberos.ticket.renew.jitter:double=0.05 kerberos.ticket.renew.window.factor:double=0.8 login.callback.handler.class:class login.class:class
      login.connect.timeout.ms:int login.read.timeout.ms:int login.refresh.buffer.seconds:short=300 login.refresh.min.period.seconds:short=60
-     login.refresh.window.factor:double=0.8 login.refresh.window.jitter:double=0.05 login.retry.backoff.max.ms:long=10000 login.retry.backoff.ms:long=100
-     mechanism.inter.broker.protocol=GSSAPI"""),
+     login.refresh.window.factor:double=0.8 login.refresh.window.jitter:double=0.05 login.retry.backoff.max.ms:long=10000 login.retry.backoff.ms:long=100"""),
     ("a JAAS line is of a listener and a mechanism: write listener.name.<listener>.<mechanism>.sasl.jaas.config", "sasl.", "jaas.config*"),
-    ("clients are not authenticated yet; a listener with authentication is refused", "sasl.oauthbearer.",
+    ("tokens are checked by the settings that docs/security.md names; assertions are not made", "sasl.oauthbearer.",
      """-allow.unverified.audience -allow.unverified.issuer assertion.algorithm=RS256 assertion.claim.aud assertion.claim.exp.seconds:int=300
      assertion.claim.iss assertion.claim.jti.include:boolean=false assertion.claim.nbf.seconds:int=60 assertion.claim.sub assertion.file
-     assertion.private.key.file assertion.private.key.passphrase* assertion.template.file client.credentials.client.id client.credentials.client.secret*
+     assertion.private.key.file assertion.private.key.passphrase* assertion.template.file
      jwt.retriever.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
-     jwt.validator.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator scope token.endpoint.url"""),
+     jwt.validator.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"""),
     ("clients are not authenticated yet", "",
      """security.providers
      delegation.token.expiry.check.interval.ms:long=3600000 delegation.token.expiry.time.ms:long=86400000 -delegation.token.master.key*
@@ -152,10 +151,10 @@ CLUSTER_WIDE = frozenset(
 # Settings that Kafka changes for one broker, not for all, at run time.
 PER_BROKER = frozenset(
     """
-    principal.builder.class sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name
+    principal.builder.class sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
     sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-    sasl.mechanism.inter.broker.protocol ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
+    ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
     ssl.trustmanager.algorithm
     """.split()  # noqa: SIM905 - as above
 )

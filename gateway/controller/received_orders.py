@@ -267,10 +267,14 @@ def _protocol(number: int) -> str:
 
 
 def with_leaders(brokers: Mapping[int, Node], request: LeaderAndIsrRequest, listener: str) -> dict[int, Node]:
-    """The live brokers with the addresses of the leaders in an order, on the listener between brokers."""
+    """The live brokers with the leaders in an order that are not known yet, on the listener between brokers.
+
+    An order has the addresses on the controller's listener. While a cluster changes its listener, this broker may use
+    another one: the addresses of UpdateMetadata count more.
+    """
     found = dict(brokers)
     for leader in request.live_leaders:
-        node = found.get(leader.broker_id, Node(leader.broker_id, None, {}))
-        address = leader.host_name, leader.port
-        found[leader.broker_id] = node._replace(endpoints={**node.endpoints, listener: address})
+        if not (leader.broker_id in found and found[leader.broker_id].endpoints):
+            rack = found[leader.broker_id].rack if leader.broker_id in found else None
+            found[leader.broker_id] = Node(leader.broker_id, rack, {listener: (leader.host_name, leader.port)})
     return found

@@ -134,6 +134,10 @@ class LinkSocket:
             )
             return
         self._stop_timeout()
+        self._open()
+
+    def _open(self) -> None:
+        """The socket is connected: the link may send."""
         self._is_connected = True
         self._engine.served.append(self)
         self.connection.connected()
@@ -153,24 +157,29 @@ class LinkSocket:
         if events & ~select.EPOLLOUT:
             self._receive()
 
-    def _receive(self) -> None:
-        """Receive once, a megabyte at most: other sockets come before the next one."""
+    def _receive(self) -> int:
+        """Receive once, a megabyte at most: other sockets come before the next one. Returns the number of bytes."""
         link = self.connection
         room = link.room()
         buffer = self._engine.scratch if room is None else room
         try:
             count = self.socket.recv_into(buffer)
         except BlockingIOError:
-            return
+            return 0
         except OSError as error:
-            self._lose(f"the connection failed: {error.strerror}")
-            return
+            self._fail(error)
+            return 0
         if not count:
             self._lose("it has closed the connection")
         elif room is None:
             link.receive(buffer[:count])
         else:
             link.received(count)
+        return count
+
+    def _fail(self, error: OSError) -> None:
+        """The connection has ended with an error."""
+        self._lose(f"the connection failed: {error.strerror}")
 
     def advance(self) -> None:
         """Send the requests, as far as the socket takes them."""
@@ -185,7 +194,7 @@ class LinkSocket:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._lose(f"the connection failed: {error.strerror}")
+            self._fail(error)
             return
         interest = READING if self._unsent is None else READING | WRITING
         if interest != self._interest:

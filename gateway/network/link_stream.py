@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -20,7 +21,11 @@ OpenStream: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 class LinkStream:
     """A task of the scheduler connects, and receives; another one sends."""
 
-    def __init__(self, link: Link, open_stream: OpenStream, scheduler: Scheduler) -> None:
+    def __init__(
+        self, link: Link, open_stream: OpenStream, scheduler: Scheduler, context: ssl.SSLContext | None = None
+    ) -> None:
+        """`context`: of connections over TLS."""
+        self._context = context
         self._link = link
         self._open_stream = open_stream
         self._scheduler = scheduler
@@ -46,6 +51,13 @@ class LinkStream:
                 stream = await self._open_stream(self._link.host, self._link.port)
             except OSError as error:
                 return f"it cannot be reached: {error.strerror or error}"
+            if self._context is not None:
+                from headgate.gateway.network.tls.streams import connect
+
+                secure = await connect(stream, self._context, self._link)
+                if isinstance(secure, str):
+                    return secure
+                stream = secure
             async with stream, trio.open_nursery() as nursery:
                 self._link.connected()
                 nursery.start_soon(self._send, stream)
@@ -58,6 +70,10 @@ class LinkStream:
             while data := await stream.receive_some(SLICE_BYTES):
                 self._link.receive(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            if isinstance(error.__cause__, ssl.SSLError):
+                from headgate.gateway.network.tls.link_failures import explain, report
+
+                return report(self._link, explain(error.__cause__))
             return f"the connection failed: {error.__cause__ or error}"
         return "it has closed the connection"
 

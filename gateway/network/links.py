@@ -5,7 +5,8 @@
         response = yield link.ask(FetchRequest(...))
     except LinkLost as error: ...
 
-- A link connects at its first request. ApiVersions goes first, and its answer decides the versions.
+- A link connects at its first request. ApiVersions goes first, and its answer decides the versions. Then comes the
+  login, if the listener between brokers asks for one. A session with an end is renewed before; requests wait meanwhile.
 - Any number of requests may be in flight. The broker answers in order.
 - Each request has one deadline, which includes the connection. A request without an answer at its deadline ends the
   connection, as later answers come behind the missing one. A silent peer, whose host may be off, ends there too.
@@ -19,24 +20,36 @@ A transport moves the bytes: `link_socket.py` through the readiness engine, `lin
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.broker_links import LinkLost
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
 from headgate.gateway.runtime.tasks import Ask
 from headgate.protocol.client.connection import MAX_RESPONSE_SIZE, ClientConnection, Exchange
 from headgate.protocol.errors import ErrorCode, MalformedRequest
 from headgate.protocol.schema import Message
 
+if TYPE_CHECKING:  # a broker without logins between brokers imports none of it
+    from headgate.gateway.network.link_logins import LinkLogin, MakeLogin
+    from headgate.protocol.security.sasl.login import LoginSession
+
+logger = logging.getLogger("headgate.links")
+
 REQUEST_TIMEOUT_MS: Final = 30_000.0
 """Kafka's default of `replica.socket.timeout.ms`, `controller.socket.timeout.ms` and `request.timeout.ms`."""
 RECONNECT_BACKOFF_MS: Final = 50.0
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000.0
+REFUSED_BACKOFF_MS: Final = 5_000.0
+"""After a refusal by settings, as of a certificate or a password: people have to change something first."""
+REFUSAL_EVERY_MS: Final = 60_000.0
+"""The log has one line in this time for all links to one address."""
 SLICE_BYTES: Final = 1 << 20
 SOFTWARE_NAME: Final = "headgate"
 
@@ -79,6 +92,8 @@ class Link:
         clock: Clock,
         scheduler: Scheduler,
         make_transport: Callable[[Link], Transport],
+        log: LimitedLog,
+        make_login: MakeLogin | None,
     ) -> None:
         self.node_id, self.host, self.port = node_id, host, port
         self.outgoing: list[bytes] = []
@@ -90,15 +105,20 @@ class Link:
         self._clock = clock
         self._scheduler = scheduler
         self._make_transport = make_transport
+        self._log = log
+        self._make_login = make_login
         self._transport: Transport | None = None
         self._peer = self._new_peer()
         self._negotiation: Exchange[int] | None = None
-        self._is_ready = False  # the versions are known
+        self._login: LinkLogin | None = None
+        self._own: Message | None = None  # the request of the negotiation, or of the login, without an answer so far
+        self._is_ready = False  # the versions are known, and this broker has logged in
         self._unsent: deque[_Asked] = deque()
         self._sent: deque[_Asked] = deque()
         self._backoff = Backoff(RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS)
         self._connecting: Timer | None = None  # the end of the backoff
         self._deadline: Timer | None = None
+        self._renewal: Timer | None = None
 
     def __str__(self) -> str:
         return f"broker {self.node_id} at {self.host}:{self.port}"
@@ -191,10 +211,21 @@ class Link:
         """Take `count` bytes that the transport has received into `room()`."""
         self._take(partial(self._peer.buffer_updated, count))
 
+    def refused(self, reason: str) -> None:
+        """Settings of the two brokers do not allow a connection: log that. `lost` follows, and a longer backoff."""
+        self._log.error(f"{self.host}:{self.port}", "this broker cannot connect to %s: %s", self, reason)
+        self._backoff.wait_at_least(self._clock.monotonic_ms(), REFUSED_BACKOFF_MS)
+
     def lost(self, reason: str) -> None:
         """The connection has ended, or could not be made."""
-        self._transport = self._negotiation = None
+        self._transport = self._negotiation = self._own = None
         self._is_ready = False
+        if self._login is not None:
+            self._login.end()
+            self._login = None
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         self.outgoing.clear()
         self._backoff.postpone(self._clock.monotonic_ms())
         asked = [*self._sent, *self._unsent]
@@ -205,16 +236,23 @@ class Link:
 
     def _take(self, receive: Callable[[], list[tuple[Message, Any]]]) -> None:
         try:
-            for _, answer in receive():
-                if self._negotiation is not None:
-                    self._negotiate(answer)
+            for request, answer in receive():
+                if request is self._own:
+                    self._take_own(answer)
                 elif self._sent:
                     self._resume(self._sent.popleft().resume, answer)
         except MalformedRequest as error:
             self._end(f"it does not answer as a Kafka broker does: {error}")
 
+    def _take_own(self, answer: Any) -> None:
+        self._own = None
+        if self._login is not None:
+            self._login.advance(answer)
+        else:
+            self._negotiate(answer)
+
     def _negotiate(self, answer: Any) -> None:
-        """Send the next request of the negotiation; after the last one, those of the askers."""
+        """Send the next request of the negotiation. After the last one comes the login."""
         assert self._negotiation is not None
         try:
             request, version = self._negotiation.send(answer)
@@ -222,12 +260,40 @@ class Link:
             self._negotiation = None
             if end.value != ErrorCode.NONE:
                 self._end(f"it refuses ApiVersions: {ErrorCode(end.value).name}")
-                return
-            self._is_ready = True
-            self._backoff.reset()
-            self._send_asked()
+            elif self._make_login is None:
+                self._begin_to_send()
+            else:
+                self._log_in(self._make_login)
         else:
-            self._write(self._peer.request(request, version))
+            self._send_own(request, version)
+
+    def _send_own(self, request: Message, version: int | None) -> None:
+        self._own = request
+        self._write(self._peer.request(request, version))
+
+    def _log_in(self, make_login: MakeLogin) -> None:
+        """Log in, or renew the session. Requests wait: a broker takes none between those of a login."""
+        from headgate.gateway.network.link_logins import LinkLogin
+
+        self._is_ready, self._renewal = False, None
+        exchange = make_login(self._peer, self.host)
+        self._login = LinkLogin(exchange, self._scheduler, self._send_own, self._logged_in)
+        self._login.advance(None)
+
+    def _logged_in(self, result: LoginSession | str) -> None:
+        self._login = None
+        if isinstance(result, str):
+            self.refused(result)
+            self._end(result)
+            return
+        if result.renew_after_ms is not None and self._make_login is not None:
+            self._renewal = self._scheduler.call_after(result.renew_after_ms, partial(self._log_in, self._make_login))
+        self._begin_to_send()
+
+    def _begin_to_send(self) -> None:
+        self._is_ready = True
+        self._backoff.reset()
+        self._send_asked()
 
     def _end(self, reason: str) -> None:
         """End the connection, and its requests."""
@@ -263,10 +329,19 @@ class Link:
 class Links:
     """The links of this broker to others."""
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, make_transport: Callable[[Link], Transport]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        make_transport: Callable[[Link], Transport],
+        make_login: MakeLogin | None = None,
+    ) -> None:
+        """`make_login`: for links whose listener asks for a login."""
+        self._make_login = make_login
         self._clock = clock
         self._scheduler = scheduler
         self._make_transport = make_transport
+        self._log = LimitedLog(logger, clock, lines=1, interval_ms=REFUSAL_EVERY_MS)
         self._opened: list[Link] = []
 
     def open(
@@ -290,6 +365,8 @@ class Links:
             self._clock,
             self._scheduler,
             self._make_transport,
+            self._log,
+            self._make_login,
         )
         self._opened = [opened for opened in self._opened if not opened.is_closed]
         self._opened.append(link)

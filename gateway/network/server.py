@@ -71,17 +71,20 @@ class Server:
         logins: Logins | None = None,
         proxies: Mapping[str, Sequence[IpNetwork]] = MappingProxyType({}),
         windows: Windows = USUAL_WINDOWS,
+        link_tls: ListenerTls | None = None,
     ) -> None:
         """`open_stream` makes the connections of links; None: TCP, by the engine where there is one.
 
         `tls`: the settings of the listeners that speak TLS, by name. `logins`: has clients log in. `proxies`: the
         networks of trusted proxies, by the name of a listener. `windows`: those of the rates of new connections.
+        `link_tls`: the settings of the listener between brokers, if links speak TLS.
         """
         self.drivers: dict[Driver, None] = {}
         self.engine: SocketEngine | None = None
         self._open_stream = open_stream
         self._tls = tls
         self._logins = logins
+        self._link_tls = link_tls
         self._handshakes: TlsHandshakes | None = None
         self._dispatcher = dispatcher
         self._limits = limits
@@ -140,9 +143,14 @@ class Server:
 
     def make_transport(self, link: Link) -> Transport:
         """What will move the bytes of a link's next connection."""
-        if self.engine is not None and self._open_stream is None:
+        context = None if self._link_tls is None else self._link_tls.client_context
+        if self.engine is None or self._open_stream is not None:
+            return LinkStream(link, self._open_stream or trio.open_tcp_stream, self._scheduler, context)
+        if context is None:
             return LinkSocket(self.engine, link)
-        return LinkStream(link, self._open_stream or trio.open_tcp_stream, self._scheduler)
+        from headgate.gateway.network.tls.link_socket import TlsLinkSocket
+
+        return TlsLinkSocket(self.engine, link, context, self._handshake_threads())
 
     async def _accept(self, name: str, listener: trio.abc.Listener[Any], connections: trio.Nursery) -> None:
         """Accept the connections of a listener of streams."""
@@ -215,11 +223,16 @@ class Server:
 
     def _secure(self, engine: SocketEngine, sock: socket.socket, connection: Connection, tls: ListenerTls) -> TlsDriver:
         from headgate.gateway.network.tls.driver import TlsDriver
-        from headgate.gateway.network.tls.handshakes import TlsHandshakes
 
+        timeout_ms = self._limits.authentication_timeout_ms
+        return TlsDriver(engine, sock, connection, tls, self._handshake_threads(), timeout_ms)
+
+    def _handshake_threads(self) -> TlsHandshakes:
         if self._handshakes is None:
+            from headgate.gateway.network.tls.handshakes import TlsHandshakes
+
             self._handshakes = TlsHandshakes(self._scheduler, self._report_login)
-        return TlsDriver(engine, sock, connection, tls, self._handshakes, self._limits.authentication_timeout_ms)
+        return self._handshakes
 
     def _close_later(self, sock: socket.socket, throttle_ms: int) -> None:
         """Take a refused socket over for a while: a client that is refused at once returns at once."""

@@ -23,8 +23,12 @@ class Backoff:
     def postpone(self, now_ms: float) -> float:
         """Move the next attempt behind the wait after one more failure. Returns the wait."""
         wait_ms = self.next_wait_ms()
-        self.due_ms = now_ms + wait_ms
+        self.due_ms = max(self.due_ms, now_ms + wait_ms)
         return wait_ms
+
+    def wait_at_least(self, now_ms: float, wait_ms: float) -> None:
+        """Attempt nothing before this wait is over: the failure will not end by itself."""
+        self.due_ms = max(self.due_ms, now_ms + wait_ms)
 
     def reset(self) -> None:
         """Forget all failures."""

@@ -92,11 +92,9 @@ func (client) Group(in lines.Membership, count int, emit func(lines.Record) erro
 	return errors.Join(err, reader.Close())
 }
 
-// dialer is the default one, with TLS and a login where there are some.
+// dialer is the default one, with TLS where there is some.
 func dialer(to lines.Target) *kafka.Dialer {
-	made := &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, TLS: settings(to)}
-	addLogin(made, to)
-	return made
+	return &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, TLS: settings(to)}
 }
 
 // readerConfig is one whose requests are short: what it reads is there already.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, note_other_broker
-from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.authorization_rules import broker
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, exceeds_max_rows
@@ -85,7 +85,7 @@ def add_partitions_to_txn(
     return context.broker.transactions.submit(transactional_id, decide, partial(request.error_response, version))
 
 
-@handles(AddPartitionsToTxnRequest, versions="4-5", authorize=cluster(AclOperation.CLUSTER_ACTION))
+@handles(AddPartitionsToTxnRequest, versions="4-5", authorize=broker)
 def add_partitions_to_txns(
     request: AddPartitionsToTxnRequest, context: HandlerContext
 ) -> Outcome[AddPartitionsToTxnResponse]:

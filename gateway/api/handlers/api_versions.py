@@ -35,7 +35,7 @@ def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVer
     _check_destination(request, context)
     metadata = context.broker.metadata
     return ApiVersionsResponse(
-        api_keys=_advertised(context.broker.versions_on(context.client.listener)),
+        api_keys=_advertised(context.broker.served_versions),
         # Clients below version 4 reject a feature range that begins at 0 (KAFKA-17011)
         supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
         finalized_features_epoch=metadata.end_offset,

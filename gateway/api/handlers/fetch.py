@@ -38,7 +38,7 @@ def _is_of_client(request: FetchRequest) -> bool:
 
 
 def _authorize_follower(authorization: Authorization) -> None:
-    is_allowed = authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
+    is_allowed = authorization.is_broker()
     authorization.limit_partitions(lambda topic: is_allowed)
 
 

@@ -30,9 +30,7 @@ WAIT_MS = 30_000.0
 
 def _authorize(authorization: Authorization) -> None:
     """Require ALTER or CLUSTER_ACTION on the cluster."""
-    if not (
-        authorization.holds_cluster(AclOperation.ALTER) or authorization.allows_cluster(AclOperation.CLUSTER_ACTION)
-    ):
+    if not (authorization.holds_cluster(AclOperation.ALTER) or authorization.is_broker()):
         raise denied(AclResource.CLUSTER)
 
 

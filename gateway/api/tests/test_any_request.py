@@ -13,7 +13,7 @@ import pytest
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Parked
-from headgate.gateway.api.handler_registration import load, public
+from headgate.gateway.api.handler_registration import load, served
 from headgate.gateway.api.tests.random_requests import Anything
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
@@ -39,7 +39,7 @@ class Run:
         self.dispatcher = self.node.parts.dispatcher
         self.served = [
             (registration.request, version)
-            for registration in public(load()).values()  # others end the connection of a client
+            for registration in served(load(), has_zookeeper=False).values()
             for version in range(registration.served_min, registration.served_max + 1)
         ]
         self.outcomes: Counter[str] = Counter()

@@ -68,6 +68,17 @@ def test_a_follower_of_version_15_is_known_by_its_state(broker: Broker) -> None:
     assert authorizer.asked == on_cluster(Op.CLUSTER_ACTION)
 
 
+def test_a_broker_without_cluster_action_is_named_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    topic = FetchTopic(topic_id=broker.t, partitions=FETCH[0].partitions)
+    for _ in range(3):
+        broker.ask(
+            FetchRequest(topics=[topic], replica_state=ReplicaState(2)), 15, ScriptedAuthorizer(lambda *_: False)
+        )
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "headgate.authorizer"]
+    assert line.startswith("a broker is denied CLUSTER_ACTION: ")
+    assert "add User:alice to super.users of all brokers" in line
+
+
 def test_an_operation_on_the_cluster_is_enough(broker: Broker) -> None:
     authorizer = ScriptedAuthorizer(lambda operation, resource, _: resource is Res.CLUSTER or operation is Op.DESCRIBE)
     epochs = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, 0)])])

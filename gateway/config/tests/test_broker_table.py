@@ -12,7 +12,7 @@ from headgate.gateway.config.definition import Effect
 # Read by the configuration itself: listeners and directories are looked up in what it makes of them, a
 # listener's own settings by their names.
 READ_HERE = {
-    *broker_table.OF_LISTENERS,
+    *broker_table.OF_LISTENERS, "sasl.mechanism.inter.broker.protocol",
     "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name",
     "security.inter.broker.protocol", "log.dir", "log.dirs", "broker.id",
 }  # fmt: skip

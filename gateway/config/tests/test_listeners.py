@@ -6,7 +6,6 @@ from headgate.gateway.config.listeners import (
     Listener,
     ListenerProblem,
     check_advertised,
-    check_between_brokers,
     check_listeners,
     is_every_address,
     parse,
@@ -160,9 +159,3 @@ def test_servers_of_zookeeper(text: str, expected: str) -> None:
 def test_what_is_no_zookeeper(text: str, sentence: str) -> None:
     with pytest.raises(ListenerProblem, match=sentence):
         parse_zookeeper(text)
-
-
-def test_brokers_reach_each_other_over_plaintext() -> None:
-    check_between_brokers("INTERNAL", {"INTERNAL": "PLAINTEXT", "OUT": "SASL_SSL"})
-    with pytest.raises(ListenerProblem, match="brokers reach each other by the listener OUT, and SASL_SSL between"):
-        check_between_brokers("OUT", {"INTERNAL": "PLAINTEXT", "OUT": "SASL_SSL"})

@@ -226,11 +226,12 @@ def test_a_broker_that_has_no_address_yet_is_not_live(version: int) -> None:
     assert live_brokers(unnamed) == {3: Node(3, None, {})}
 
 
-def test_leaders_of_an_order_are_reachable_at_once() -> None:
+def test_unknown_leaders_of_an_order_are_reachable_at_once() -> None:
+    """The addresses of an order are on the controller's listener, which may be another one than this broker's."""
     request = LeaderAndIsrRequest(live_leaders=[LeaderAndIsrLiveLeader(1, "new", 5), LeaderAndIsrLiveLeader(2, "b", 6)])
     known = {1: Node(1, "r", {"INTERNAL": ("old", 4), "OUT": ("o", 1)})}
     assert with_leaders(known, request, "INTERNAL") == {
-        1: Node(1, "r", {"INTERNAL": ("new", 5), "OUT": ("o", 1)}),
+        1: Node(1, "r", {"INTERNAL": ("old", 4), "OUT": ("o", 1)}),
         2: Node(2, None, {"INTERNAL": ("b", 6)}),
     }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ import trio
 import trio.testing
 
 from headgate.gateway.network import sockets
+from headgate.gateway.network.link_logins import MakeLogin
 from headgate.gateway.network.link_socket import LinkSocket
 from headgate.gateway.network.link_stream import LinkStream
 from headgate.gateway.network.links import Link, Links, Transport
@@ -25,6 +27,9 @@ from headgate.gateway.network.sockets import SocketEngine
 from headgate.gateway.network.tests.conformance import Client, SimulatedClient, TcpClient
 from headgate.gateway.network.tests.kernel import FakeStream, Kernel
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher
+from headgate.gateway.network.tls.handshakes import TlsHandshakes
+from headgate.gateway.network.tls.link_socket import TlsLinkSocket
+from headgate.gateway.network.tls.tests.fake_listener import client_context, listener_tls
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
@@ -77,12 +82,14 @@ class Peer:
 
 
 class Linked(ABC):
-    """A link, what it asks, and the other broker."""
+    """A link, what it asks, and the other broker. `make_login`: of links that log in."""
+
+    make_login: MakeLogin | None = None
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self.clock, self.scheduler = clock, scheduler
         self.tasks = Tasks(clock, scheduler)
-        self.links = Links(clock, scheduler, self.make_transport)
+        self.links = Links(clock, scheduler, self.make_transport, self.make_login)
         self._accepted = 0
 
     @abstractmethod
@@ -230,7 +237,10 @@ class Tcp(Linked):
             listener = trio.socket.from_stdlib_socket(self._listening)
             while True:
                 accepted, _ = await listener.accept()
-                self._peers.append(TcpClient(trio.SocketStream(accepted)))
+                self._peers.append(self.accepted(trio.SocketStream(accepted)))
+
+    def accepted(self, stream: trio.SocketStream) -> Client:
+        return TcpClient(stream)
 
 
 class TcpSocket(Tcp):
@@ -255,18 +265,59 @@ class TcpStream(Tcp):
         return LinkStream(link, trio.open_tcp_stream, self.scheduler)
 
 
+class TlsClient(TcpClient):
+    """The other end of a TLS connection. `tls` has its handshake done by the first use."""
+
+    def __init__(self, stream: trio.SocketStream, context: ssl.SSLContext) -> None:
+        super().__init__(stream)
+        self.tls = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+
+    async def send(self, data: bytes) -> None:
+        await self.tls.send_all(data)
+
+    async def receive(self, most: int) -> bytes:
+        return bytes(await self.tls.receive_some(most))
+
+
+class Tls(Tcp):
+    """On loopback, over TLS. A test may have other contexts."""
+
+    server_context, link_context = staticmethod(lambda: listener_tls().context), staticmethod(client_context)
+
+    def accepted(self, stream: trio.SocketStream) -> Client:
+        return TlsClient(stream, self.server_context())
+
+
+class TlsSocketLink(Tls, TcpSocket):
+    """By the engine, with handshakes in threads."""
+
+    def make_transport(self, link: Link) -> Transport:
+        return TlsLinkSocket(self.engine, link, self.link_context(), TlsHandshakes(self.scheduler))
+
+
+class TlsStreamLink(Tls):
+    """By tasks."""
+
+    def make_transport(self, link: Link) -> Transport:
+        return LinkStream(link, trio.open_tcp_stream, self.scheduler, self.link_context())
+
+
 SIMULATED: list[Any] = [SimulatedStream]
 TCP: list[Any] = [pytest.param(TcpStream, marks=pytest.mark.sockets)]
+TLS: list[Any] = [TlsStreamLink]
 if sockets.AVAILABLE:
     SIMULATED.append(SimulatedSocket)
     TCP.append(pytest.param(TcpSocket, marks=pytest.mark.sockets))
+    TLS.append(TlsSocketLink)
+TCP += [pytest.param(kind, marks=pytest.mark.sockets) for kind in TLS]
+over_tls = pytest.mark.parametrize("kind", TLS)
 everywhere = pytest.mark.parametrize("kind", [*SIMULATED, *TCP])
 simulated = pytest.mark.parametrize("kind", SIMULATED)
 
 
 def run(kind: Callable[[], Linked], scenario: Callable[[Any], Awaitable[None]]) -> Any:
     """Run `scenario` beside a link of this kind; afterwards all connections are closed."""
-    is_simulated = kind in SIMULATED
+    is_simulated = isinstance(kind, type) and issubclass(kind, Simulated)
 
     async def main() -> Linked:
         linked = kind()

@@ -148,8 +148,7 @@ class TlsDriver(SocketDriver):
         with suppress(OSError):
             if self.socket.recv(4, socket.MSG_PEEK) in BEGINNINGS:
                 return UNTRUSTED_PROXY
-        setting = f"set security.protocol={self._tls.security_protocol} in the client"
-        return f"the client does not begin with TLS, as this listener needs: {setting}"
+        return "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
 
     @property
     def _sock(self) -> TlsSocket:

@@ -57,16 +57,20 @@ class TlsHandshakes:
         identify: Callable[[TlsSocket], str],
         resume: Callable[[str | Awaits | BaseException], None],
         is_wanted: Callable[[], bool],
+        explain: Callable[[ssl.SSLError], TlsError] | None = None,
     ) -> None:
         """Do the next step in a thread. `resume` gets what the handshake waits for, or its failure, or its result.
 
         The result is that of `identify`, which the thread calls at the end of the handshake: the peer's principal. A
-        ValueError of `identify` is a failure of the handshake.
+        ValueError of `identify` is a failure of the handshake. `explain` makes the failure of an error of OpenSSL; the
+        default is for a listener.
         """
-        self._threads.in_thread(lambda: _step(sock, identify), resume, is_wanted)
+        self._threads.in_thread(lambda: _step(sock, identify, explain or refusal), resume, is_wanted)
 
 
-def _step(sock: TlsSocket, identify: Callable[[TlsSocket], str]) -> str | Awaits:
+def _step(
+    sock: TlsSocket, identify: Callable[[TlsSocket], str], explain: Callable[[ssl.SSLError], TlsError]
+) -> str | Awaits:
     try:
         sock.do_handshake()
     except ssl.SSLWantReadError:
@@ -74,7 +78,7 @@ def _step(sock: TlsSocket, identify: Callable[[TlsSocket], str]) -> str | Awaits
     except ssl.SSLWantWriteError:
         return Awaits.ROOM
     except ssl.SSLError as error:
-        raise refusal(error) from None
+        raise explain(error) from None
     try:
         return identify(sock)
     except ValueError as error:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import trio
 
+from headgate.gateway.network.tls import link_failures
 from headgate.gateway.network.tls.handshakes import refusal
 from headgate.gateway.network.tls.tls_socket import TIMED_OUT, TlsError, reason_of
 
 if TYPE_CHECKING:
+    from headgate.gateway.network.links import Link
     from headgate.gateway.security.tls.listener_tls import ListenerTls
 
 
@@ -108,3 +110,23 @@ class MemoryTlsStream(trio.abc.Stream):
 async def _at_once(step: Callable[[], T]) -> T:
     await trio.lowlevel.checkpoint_if_cancelled()
     return step()
+
+
+async def connect(stream: trio.abc.Stream, context: ssl.SSLContext, link: Link) -> trio.SSLStream[Any] | str:
+    """Do the handshake of a link, on the loop. Returns the reason of a failure; the stream is closed then."""
+    name = link.host if context.check_hostname else None
+    secure = trio.SSLStream(stream, context, server_hostname=name, https_compatible=True)
+    reason = link_failures.TIMED_OUT
+    try:
+        with trio.move_on_after(link_failures.HANDSHAKE_TIMEOUT_MS / 1000):
+            await secure.do_handshake()
+            return secure
+    except trio.BrokenResourceError as error:
+        reason = f"the connection failed: {error.__cause__ or error}"
+        if isinstance(error.__cause__, ssl.SSLError):
+            reason = link_failures.report(link, link_failures.explain(error.__cause__))
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    await trio.aclose_forcefully(stream)
+    return reason

@@ -18,6 +18,9 @@ BLOCKED: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class TlsError(ConnectionError):
     """The other end breaks the rules of TLS, or refuses ours. The text is a reason for the log."""
 
+    alert: str = ""
+    """OpenSSL's name of the error, if there is one."""
+
 
 class TlsSocket(ssl.SSLSocket):
     """`wrap` makes one. A call that would block raises BlockingIOError.
@@ -73,7 +76,9 @@ def wrap(
 
 
 def _fail(error: ssl.SSLError) -> NoReturn:
-    raise TlsError(f"the TLS connection failed: {reason_of(error)}") from None
+    failure = TlsError(f"the TLS connection failed: {reason_of(error)}")
+    failure.alert = error.reason or ""
+    raise failure from None
 
 
 def reason_of(error: ssl.SSLError) -> str:

@@ -21,6 +21,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 _SECURITY_PROTOCOLS: Final = {name: name for name in (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\[\]]*)\]|([^\[\]/]*)):(-?[0-9]{1,5})", re.ASCII)
 _MAX_PORT: Final = 65535
+_INTER_BROKER: Final = "headgate_inter_broker_listener"
 
 
 class AdvertisedEndpoint(NamedTuple):
@@ -40,7 +41,8 @@ class BrokerRegistration(NamedTuple):
     """A live broker. `features`: the lowest and highest supported level by name.
 
     The node also has `host` and `port` of the first endpoint without encryption, for clients of the 0.8 age; null
-    and -1 without such an endpoint.
+    and -1 without such an endpoint. `inter_broker_listener`, in a field that Kafka's brokers pass over: the listener by
+    which this broker reaches others; None for a broker of Kafka, which does not say.
     """
 
     endpoints: tuple[AdvertisedEndpoint, ...]
@@ -48,6 +50,7 @@ class BrokerRegistration(NamedTuple):
     rack: str | None = None
     jmx_port: int = -1
     features: Mapping[str, tuple[int, int]] = NO_FIELDS
+    inter_broker_listener: str | None = None
 
     @staticmethod
     def path(broker_id: int) -> str:
@@ -76,6 +79,7 @@ class BrokerRegistration(NamedTuple):
             "host": None if plaintext is None else plaintext.host,
             "version": 5,
             "timestamp": str(self.timestamp_ms),
+            **({} if self.inter_broker_listener is None else {_INTER_BROKER: self.inter_broker_listener}),
         }
         return encode_object(members)
 
@@ -86,7 +90,14 @@ class BrokerRegistration(NamedTuple):
         version = fields.integer("version", low=1)
         endpoints = _single_endpoint(fields) if version == 1 else _endpoints(fields)
         rack = fields.text("rack", None)
-        return cls(endpoints, fields.timestamp_ms(), rack, fields.integer("jmx_port", -1), _features(fields))
+        return cls(
+            endpoints,
+            fields.timestamp_ms(),
+            rack,
+            fields.integer("jmx_port", -1),
+            _features(fields),
+            fields.text(_INTER_BROKER, None),
+        )
 
 
 def broker_id_of(name: str) -> int:

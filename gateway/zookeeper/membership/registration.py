@@ -23,7 +23,9 @@ logger = logging.getLogger("headgate.zookeeper")
 def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) -> BrokerRegistration:
     """The registration of this broker. `ports`: open ports by listener; the others have their configured port."""
     endpoints = [_endpoint(config, listener, ports.get(listener.name, listener.port)) for listener in config.listeners]
-    return BrokerRegistration(tuple(endpoints), now_ms, config.broker_rack)
+    return BrokerRegistration(
+        tuple(endpoints), now_ms, config.broker_rack, inter_broker_listener=config.inter_broker_listener
+    )
 
 
 def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> AdvertisedEndpoint:

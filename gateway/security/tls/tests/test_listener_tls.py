@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from headgate.gateway.config import BrokerConfig, ConfigError, listeners
+from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.security.tls.listener_tls import ListenerTls, open_all
 from headgate.gateway.security.tls.principal_mapping import PrincipalProblem
 from headgate.protocol.security.secret import Secret
@@ -198,7 +198,6 @@ def test_each_listener_over_tls_has_its_own(tmp_path: Path, monkeypatch: pytest.
         "SSL": f"{tmp_path}/broker.pem",
         "OUT": f"{tmp_path}/client.pem",
     }
-    assert {name: tls.security_protocol for name, tls in opened.items()} == {"SSL": "SSL", "OUT": "SASL_SSL"}
     text += "ssl.principal.mapping.rules=x\nlistener.name.out.ssl.enabled.protocols=x"
     with pytest.raises(ConfigError) as refused:
         open_all(BrokerConfig.load(text), Clock())
@@ -225,8 +224,7 @@ def test_other_brokers_are_reached_with_the_listeners_stores(tmp_path: Path) -> 
         tls.reload()
 
 
-def test_the_listener_between_brokers_has_a_clients_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "check_between_brokers", lambda *_: None)  # links have no TLS so far
+def test_the_listener_between_brokers_has_a_clients_context(tmp_path: Path) -> None:
     write_files(tmp_path)
     text = (
         "listeners=SSL://h:9093,OUT://h:9094\nlistener.security.protocol.map=SSL:SSL,OUT:SSL\n"

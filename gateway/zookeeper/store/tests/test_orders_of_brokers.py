@@ -16,6 +16,7 @@ from headgate.gateway.controller.orders import EPOCH_DURING_DELETE, Sender, Stop
 from headgate.gateway.controller.orders import update_metadata as update_request
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.metadata.records import partition_records
+from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
@@ -73,15 +74,27 @@ def ask(
 
 
 def test_the_listener_between_brokers_alone_serves_orders(two: TwoBrokers) -> None:
-    for listener, keys in (("IN", ORDERS), ("OUT", set())):
+    for listener in ("IN", "OUT"):
         versions = ask(two, ApiVersionsRequest(), ApiVersionsResponse, 0, listener)
-        assert {row.api_key for row in versions.api_keys} & ORDERS == keys
+        assert {row.api_key for row in versions.api_keys} >= ORDERS
     refused = ask(two, order(view(LED)), LeaderAndIsrResponse, 7, "OUT")
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert "t" not in two.stores[1].image.topics
     obeyed = ask(two, order(view(LED)), LeaderAndIsrResponse, 7, "IN")
     assert (obeyed.error_code, obeyed.topics[0].partition_errors[0].error_code) == (0, 0)
     assert "t" in two.stores[1].image.topics
+
+
+@pytest.mark.parametrize(
+    "name, is_served", [("IN", False), ("OUT", True), (None, True)], ids=["same", "other", "of-kafka"]
+)
+def test_a_listener_that_a_broker_uses_serves_orders(two: TwoBrokers, name: str | None, is_served: bool) -> None:
+    """While a cluster changes its listener, brokers use different ones. A broker of Kafka does not say which."""
+    registered = BrokerRegistration((), inter_broker_listener=name)
+    two.brokers[0].write(BrokerRegistration.path(7), registered.encode())
+    answered = ask(two, order(view(LED)), LeaderAndIsrResponse, 7, "OUT")
+    assert answered.error_code == (ErrorCode.NONE if is_served else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert ("t" in two.stores[1].image.topics) == is_served
 
 
 def test_a_connection_of_orders_comes_first(two: TwoBrokers) -> None:

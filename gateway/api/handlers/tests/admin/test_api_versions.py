@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.api.handler_registration import load, public, served
+from headgate.gateway.api.handler_registration import load, served
 from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.tests.builders import HandlerBroker, refusal
 from headgate.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ def introduction(name: str = "librdkafka", version: str = "2.11.0") -> ApiVersio
 def test_what_is_registered_is_advertised(node: HandlerBroker, version: int) -> None:
     response = node.ask(introduction(), version)
     assert response.error_code == ErrorCode.NONE
-    registrations = public(served(load(), has_zookeeper=False))
+    registrations = served(load(), has_zookeeper=False)
     assert advertised(response) == {key: (row.served_min, row.served_max) for key, row in registrations.items()}
     assert [row.api_key for row in response.api_keys] == sorted(registrations)
 
