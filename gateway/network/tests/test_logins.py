@@ -65,7 +65,7 @@ class Broker:
             tasks=Tasks(clock, scheduler),
             metadata=SimpleNamespace(image=Image.empty("a cluster"), end_offset=5),
             config=SimpleNamespace(node_id=1),
-            versions_on=lambda _listener: SERVED,
+            served_versions=SERVED,
             audit=None,
         )
         self.services = services
