@@ -6,17 +6,25 @@ The broker serves them where `headgate.metrics.listener` says. Exit codes: 0 don
 from __future__ import annotations
 
 import argparse
+import base64
 import http.client
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from headgate.tools.client.client import ClientError, parse_addresses
+from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
+from headgate.tools.client.client import PLAINTEXT, ClientError, parse_addresses
+from headgate.tools.client.security_option import add_security_option
 from headgate.tools.output import printable, seconds
 
 FAILED, MISUSED = 1, 2
 DEFAULT_LISTENER = "127.0.0.1:9404"
 MAX_BYTES = 64 << 20
 """A larger answer is none of a broker."""
+_REFUSALS: Final = {
+    401: "it does not know this user: see user and password, or the certificate, of --command-config",
+    403: "the user needs Describe: headgate acls add --principal User:NAME --operation describe --cluster",
+}
 
 
 class ReadError(Exception):
@@ -32,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"headgate metrics: --listener: {printable(str(error))}", file=sys.stderr)
         return MISUSED
     try:
-        text = read(host, port, options.timeout)
+        text = read(host, port, options.timeout, options.security)
     except ReadError as error:
         print(f"headgate metrics: {printable(str(error))}", file=sys.stderr)
         return FAILED
@@ -50,28 +58,61 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--listener", default=DEFAULT_LISTENER, metavar="host:port", help=f"default: {DEFAULT_LISTENER}"
     )
+    add_security_option(parser, of="a listener beyond the loopback interface")
     parser.add_argument("--timeout", type=seconds, default=10.0, metavar="seconds", help="default: 10")
     return parser
 
 
-def read(host: str, port: int, timeout_s: float) -> str:
+def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> str:
     """The metrics that are served there. Raises ReadError."""
     address = f"{host}:{port}"
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    connection = _connection(host, port, timeout_s, security)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", "/metrics", headers=_headers(security))
         response = connection.getresponse()
         body = response.read(MAX_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ReadError(
-            f"no metrics at {address} ({reason}); start the broker with --override"
-            f" headgate.metrics.listener={address}, or name another place: --listener host:port"
-        ) from error
+        raise ReadError(_explain(error, address, security)) from error
     finally:
         connection.close()
     if response.status != http.HTTPStatus.OK:
-        raise ReadError(f"{address} answers {response.status} {response.reason}; is it the listener of metrics?")
+        reason = _REFUSALS.get(response.status, "is it the listener of metrics?")
+        raise ReadError(f"{address} answers {response.status} {response.reason}; {reason}")
     if len(body) > MAX_BYTES:
         raise ReadError(f"{address} answers more than {MAX_BYTES >> 20} MiB; is it the listener of metrics?")
     return body.decode("utf-8", "replace")
+
+
+def _connection(host: str, port: int, timeout_s: float, security: ClientSecurity) -> http.client.HTTPConnection:
+    if not security.has_tls:
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=security.ssl_context())
+    except InvalidClientSecurity as error:
+        raise ReadError(str(error)) from None
+
+
+def _headers(security: ClientSecurity) -> dict[str, str]:
+    """The user by HTTP's Basic authentication (RFC 7617), over TLS alone."""
+    if not security.has_login:
+        return {}
+    if security.password is None or not security.has_tls:
+        raise ReadError("the listener of metrics takes a user and a password, of PLAIN or SCRAM, over SASL_SSL alone")
+    user, password = security.password
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password.text}'.encode()).decode()}"}
+
+
+def _explain(error: Exception, address: str, security: ClientSecurity) -> str:
+    if security.has_tls and isinstance(error, OSError):
+        from headgate.tools.client import tls_errors
+
+        sentence = tls_errors.explain(error, address, shows_certificate=security.shows_certificate)
+        if sentence is not None:
+            return sentence
+    if isinstance(error, http.client.RemoteDisconnected) and not security.has_tls:
+        return f"{address} hung up; a listener beyond the loopback interface speaks TLS: give --command-config"
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return (
+        f"no metrics at {address} ({reason}); start the broker with --override"
+        f" headgate.metrics.listener={address}, or name another place: --listener host:port"
+    )

@@ -99,6 +99,8 @@ _OF_LIBRDKAFKA: Final = {
 
 def problems(properties: Mapping[str, str]) -> Iterator[str]:
     """A sentence for each name about security that is unknown, or whose value cannot have its effect."""
+    if properties.get("config.providers", "").strip():
+        yield "config.providers is not read in client properties; write the values, in a file of yours alone"
     for name, value in properties.items():
         if name.startswith(PREFIXES) and name not in HONOURED and name not in WITHOUT_EFFECT:
             if name in CLASSES:

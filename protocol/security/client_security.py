@@ -103,6 +103,11 @@ class ClientSecurity:
         return "" if self._login is None else self._login.mechanism
 
     @property
+    def password(self) -> tuple[str, Secret] | None:
+        """The user and the password of a login by PLAIN or SCRAM."""
+        return None if self._login is None else self._login.password
+
+    @property
     def shows_certificate(self) -> bool:
         """Whether the client has a key store."""
         return self.tls.keystore_location is not None or self.tls.keystore_key is not None

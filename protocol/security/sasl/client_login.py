@@ -31,9 +31,13 @@ class InvalidLogin(ValueError):
 class ClientLogin:
     """Logins by one mechanism. `begin(host)` gives the tokens of a new one; it may take long. It raises LoginFailed."""
 
-    def __init__(self, mechanism: str, begin: Callable[[str], ClientTokens]) -> None:
+    def __init__(
+        self, mechanism: str, begin: Callable[[str], ClientTokens], password: tuple[str, Secret] | None = None
+    ) -> None:
+        """`password`: the user and the password of PLAIN and SCRAM."""
         self.mechanism = mechanism
         self.begin = begin
+        self.password = password
 
     def __repr__(self) -> str:
         return self.mechanism
@@ -49,26 +53,25 @@ def make_login(mechanism: str, line: Secret, settings: Mapping[str, str], seams:
         raise InvalidLogin(f"{JAAS_CONFIG} is missing; write {MODULES_OF_MECHANISMS[mechanism]} required{options};")
     try:
         entry = jaas.parse_for(mechanism, line.text)
-        return ClientLogin(mechanism, _begin(mechanism, entry, settings, seams))
+        return _login(mechanism, entry, settings, seams)
     except InvalidJaasConfig as error:
         raise InvalidLogin(f"{JAAS_CONFIG}: {error}") from None
     except InvalidSource as error:
         raise InvalidLogin(str(error)) from None
 
 
-def _begin(
-    mechanism: str, entry: JaasEntry, settings: Mapping[str, str], seams: ClientSeams
-) -> Callable[[str], ClientTokens]:
+def _login(mechanism: str, entry: JaasEntry, settings: Mapping[str, str], seams: ClientSeams) -> ClientLogin:
     if mechanism == "GSSAPI":
-        return _kerberos(entry, settings)
+        return ClientLogin(mechanism, _kerberos(entry, settings))
     if mechanism == "OAUTHBEARER":
         parts = TokenSourceParts(seams.files.read, seams.post, seams.now_ms)
         source, extensions = source_of(entry.options, settings, parts), _extensions(entry)
-        return lambda _host: bearer(source(), extensions)
+        return ClientLogin(mechanism, lambda _host: bearer(source(), extensions))
     user, password = _text(entry, "username"), Secret(_text(entry, "password"))
     if mechanism == "PLAIN":
-        return lambda _host: plain(user, password)
-    return _scram(SCRAM_MECHANISMS[mechanism], user, password, entry, seams)
+        return ClientLogin(mechanism, lambda _host: plain(user, password), (user, password))
+    begin = _scram(SCRAM_MECHANISMS[mechanism], user, password, entry, seams)
+    return ClientLogin(mechanism, begin, (user, password))
 
 
 def _scram(

@@ -27,6 +27,7 @@ def test_settings_with_an_effect_are_those_of_clients() -> None:
         ("security.protokol", "the nearest name is security.protocol"),
         ("sasl." + "x" * 5000, "is no setting of clients; remove it"),
         ("ssl.engine.factory.class", "names a class of Java"),
+        ("config.providers", "is not read in client properties; write the values"),
         ("sasl.oauthbearer.assertion.file", "is not supported; use client credentials"),
     ],
 )
