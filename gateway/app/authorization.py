@@ -62,7 +62,7 @@ def open_audit(
     config: BrokerConfig, files: Files, clock: Clock, scheduler: Scheduler, metrics: Metrics
 ) -> AuditLog | None:
     """The audit log; None without `headgate.audit.log`. Raises StorageError for a file that cannot be written."""
-    if config.headgate_audit_log is None:
+    if not config.headgate_audit_log:
         return None
     from headgate.gateway.audit.audit_file import AuditFile
     from headgate.gateway.audit.audit_log import AuditLog

@@ -38,7 +38,9 @@ COMMANDS = {
     "groups": Command(
         "headgate.tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
     ),
-    "acls": Command("headgate.tools.acls.command:main", "access rules: list, add, remove, and the rule that decides"),
+    "acls": Command(
+        "headgate.tools.acls.command:main", "access rules: list, add, remove, the rule that decides, missing rules"
+    ),
     "users": Command("headgate.gateway.app.cli:users", "users who log in by SCRAM: list, add, remove"),
     "quotas": Command("headgate.tools.quotas:main", "quotas of users, client ids and addresses: list, set, remove"),
     "txn": Command("headgate.tools.txn.command:main", "transactions: list, describe, find hanging ones, abort one"),

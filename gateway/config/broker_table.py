@@ -194,7 +194,7 @@ class Settings:
     allow_everyone_if_no_acl_found: bool = row(BOOLEAN, "false", "", "Whether clients may do everything with a resource that has no ACL.")
     headgate_authorizer_mode: str = row(STRING, "enforce", "enforce|observe",
      "Whether the authorizer refuses requests: 'observe' refuses none, and counts and logs what would be refused.")
-    headgate_audit_log: str | None = row(STRING, None, "non-empty string",
+    headgate_audit_log: str | None = row(STRING, None, "",
      "A file that gets a JSON line for each login, each refusal of the authorizer, and each change of topics, configs, ACLs, users, quotas and tokens by a client.")
 
     # Log

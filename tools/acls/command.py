@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 
 from headgate.protocol.acls import PatternType
-from headgate.tools.acls import actions, options, why
+from headgate.tools.acls import actions, options, suggest, why
 from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, print_result
@@ -19,11 +19,19 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate acls <arguments>`; return the exit code."""
     given = _parser().parse_args(arguments)
     try:
-        with Cluster(given.bootstrap_server, timeout_s=given.timeout, security=given.security) as cluster:
-            result: CommandResult = given.run(cluster, given)
+        result = _run(given)
     except (ClientError, UsageError) as error:
         result = CommandResult(failures=[str(error)])
     return print_result("acls", result, given, _table)
+
+
+def _run(given: argparse.Namespace) -> CommandResult:
+    """Raises ClientError, UsageError."""
+    run: Callable[[Cluster | None, argparse.Namespace], CommandResult] = given.run
+    if run is suggest.run_suggest and given.all:
+        return run(None, given)
+    with Cluster(given.bootstrap_server, timeout_s=given.timeout, security=given.security) as cluster:
+        return run(cluster, given)
 
 
 def _table(rows: Sequence[Row]) -> Iterable[str]:
@@ -34,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headgate acls", description="Access rules; docs/security.md has examples.", allow_abbrev=False
     )
-    commands = parser.add_subparsers(required=True, metavar="list|add|remove|why")
+    commands = parser.add_subparsers(required=True, metavar="list|add|remove|why|suggest")
     common = common_options()
 
     def add(
@@ -54,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     removed.add_argument("--file", metavar="file", help="exactly the rules of `list --json`; - for standard input")
     removed.add_argument("--all", action="store_true", help="every rule of the cluster")
     removed.add_argument("--dry-run", action="store_true", help="only show what would be removed")
+    suggest.add_options(add("suggest", "rules that allow what brokers have observed", suggest.run_suggest))
     asked = add("why", "whether a principal may do an operation, and the rule that decides", why.run_why)
     asked.add_argument("--principal", required=True, type=options.principal, metavar="User:name")
     asked.add_argument("--operation", required=True, type=options.operation, metavar="name")

@@ -46,7 +46,7 @@ def run_why(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         raise UsageError("name the resource: --topic, --group, --cluster, --transactional-id, ...")
     for pattern in patterns:
         check_possible(pattern.resource_type, options.operation)
-    settings, notes = _settings(cluster)
+    settings, notes = authorizer_settings(cluster)
     if settings.get(CLASS_NAME) == "":
         return CommandResult(notes=[*notes, "authorizer.class.name is not set: every client may do everything"])
     bindings = describe(cluster, ALL_RULES)
@@ -137,7 +137,7 @@ def _host_note(question: AccessQuestion, bindings: Iterable[AclBinding]) -> list
 # ------------------------------------------------------------------------------------------------------------- settings
 
 
-def _settings(cluster: Cluster) -> tuple[AuthorizerSettings, list[str]]:
+def authorizer_settings(cluster: Cluster) -> tuple[AuthorizerSettings, list[str]]:
     """The settings of the first broker that shows them, and notes. Raises ClientError."""
 
     def ask(client: Client, nodes: Sequence[int]) -> list[tuple[int, dict[str, str | None] | Failure]]:

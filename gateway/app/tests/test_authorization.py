@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from unittest.mock import NonCallableMock
 
 import pytest
 
-from headgate.gateway.api.authorization import Authorizer
-from headgate.gateway.app.authorization import make_authorizer
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorizer
+from headgate.gateway.api.context import Client
+from headgate.gateway.app.authorization import make_authorizer, open_audit
+from headgate.gateway.audit.audit_log import AuditLog
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.broker import ACL_AUTHORIZERS, STANDARD_AUTHORIZER
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.security.acls.acls_image import NO_ACLS
 from headgate.gateway.security.acls.authorizer import ClusterMetadataAuthorizer
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.protocol.security.acls.decision import AclPolicy
 from headgate.storage.errors import StorageError
+from headgate.storage.files import Files
 
 
 class Company:
@@ -91,3 +97,23 @@ def test_a_class_in_python_gets_the_settings_of_the_file() -> None:
 def test_a_class_that_cannot_be_used_stops_the_start(name: str, reason: str) -> None:
     with pytest.raises(StorageError, match=rf"authorizer\.class\.name=python:{name}.*{reason}"):
         make(f"authorizer.class.name=python:{name}")
+
+
+def test_a_file_in_the_settings_is_the_audit_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    time, metrics = ManualTime(), Metrics()
+
+    def opened(text: str) -> AuditLog | None:
+        return open_audit(BrokerConfig.load(text), Files(), time.clock, time.scheduler, metrics)
+
+    assert opened("") is None
+    assert opened("headgate.audit.log=") is None
+    audit = opened(f"headgate.audit.log={tmp_path}/audit.log")
+    assert audit is not None
+    observe = f"authorizer.class.name={STANDARD_AUTHORIZER}\nheadgate.authorizer.mode=observe"
+    authorizer = make_authorizer(BrokerConfig.load(observe), lambda: NO_ACLS, None, audit)
+    assert authorizer is not None
+    assert authorizer.allows(Client("10.0.0.1", 1, "", 2), AclOperation.READ, AclResource.TOPIC, "t")
+    assert '"would_be_refused"' in (tmp_path / "audit.log").read_text()
+    assert not caplog.messages
+    make(observe)
+    assert "without headgate.audit.log" in caplog.text
