@@ -44,7 +44,16 @@ from headgate.tools.bench.report import (
 )
 from headgate.tools.bench.requests.client import BenchError
 from headgate.tools.bench.rows.cluster.faults import BESIDE_ZOOKEEPER_KAFKA
-from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, CLUSTERS, CONVERSIONS, NEEDS_ZOOKEEPER
+from headgate.tools.bench.rows.table import (
+    ALL_ROWS,
+    BESIDE,
+    BY_NAME_ONLY,
+    CLUSTERS,
+    CONVERSIONS,
+    IDLE_TLS_CONNECTIONS,
+    NEEDS_ZOOKEEPER,
+    SECURE,
+)
 from headgate.tools.bench.run import QUICK, Bench, Settings
 
 BUILD = Path("build/bench")
@@ -52,6 +61,8 @@ NEWEST_JARS, CONVERTING_JARS = Path("build/jars/broker"), Path("build/jars/broke
 """Kafka 4.1, and Kafka 3.9: the last that converts, and the last with ZooKeeper."""
 CONVERSION = "conversion"
 """The name of all conversion rows; without other rows they run against Apache Kafka 3.9, the last that converts."""
+GROUPS = {CONVERSION: CONVERSIONS, "security": (IDLE_TLS_CONNECTIONS, *SECURE, *BESIDE)}
+"""The rows of a name that stands for several."""
 
 
 def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -70,8 +81,7 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     parser.add_argument("--zookeeper", action="store_true", default=environment.get("ZOOKEEPER", "") not in ("", "0"))
     parser.add_argument("--jars", type=Path, default=environment.get("JARS"))
     options = parser.parse_args(argv)
-    if CONVERSION in options.rows:
-        options.rows = [name for name in (*options.rows, *CONVERSIONS) if name != CONVERSION]
+    options.rows = [row for name in options.rows for row in GROUPS.get(name, (name,))]
     if options.jars is None:
         options.jars = NEWEST_JARS if set(options.rows) - set(CONVERSIONS) or not options.rows else CONVERTING_JARS
     if options.only not in (None, HEADGATE, KAFKA):  # argparse checks the command line only, not the environment

@@ -16,7 +16,7 @@ from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA, Broker, Laun
 from headgate.tools.bench.measuring.cluster import ClusterLauncher
 from headgate.tools.bench.measuring.figures import Figure, Sample
 from headgate.tools.bench.measuring.gauge import Conditions, count_comparable, running_gauge, select_comparable
-from headgate.tools.bench.measuring.generator import PROGRAMS, compile_program
+from headgate.tools.bench.measuring.generator import PROGRAMS, TLS_LOAD, compile_program
 from headgate.tools.bench.measuring.machine import (
     MachineTime,
     machine_time,
@@ -24,6 +24,7 @@ from headgate.tools.bench.measuring.machine import (
     own_cpu_seconds,
     process_cpu_seconds,
 )
+from headgate.tools.bench.measuring.secure_listeners import SecureListeners
 from headgate.tools.bench.measuring.target import ClusterTarget, Target, resident_megabytes
 from headgate.tools.bench.report import Journal, Line, Progress, Turns
 from headgate.tools.bench.requests.client import BenchError
@@ -41,10 +42,12 @@ from headgate.tools.bench.rows.row import Row, Run
 from headgate.tools.bench.rows.table import (
     COORDINATOR_LOAD,
     IDLE_CONNECTIONS,
+    IDLE_TLS_CONNECTIONS,
     MEMORY,
     MESSAGES,
     REPLICATED,
     ROWS,
+    SECURE,
     START,
     TRANSACTION_LOAD,
 )
@@ -95,7 +98,7 @@ class Settings:
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
         alone = (START, *LOADS, *RESTARTS, *COMPACTIONS, *FAULTS)
         each += sum(name in self.rows for name in alone) * self.repetitions
-        each += IDLE_CONNECTIONS in self.rows
+        each += sum(name in self.rows for name in _CONNECTION_FIGURES)
         warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
         return len(brokers) * each + warm_ups + (MESSAGES in self.rows and HEADGATE in brokers)
 
@@ -118,7 +121,10 @@ LOADS: Mapping[str, tuple[CoordinatorLoad, str]] = {
     TRANSACTION_LOAD: (transaction_load, "id"),
 }
 """Row -> its measurement, and the word for a loaded thing."""
-_CONNECTION_FIGURE = Figure("resident bytes each", lambda _: math.nan, limit=4096, unit="bytes")
+_CONNECTION_FIGURES = {
+    name: Figure("resident bytes each", lambda _: math.nan, limit=limit, unit="bytes")
+    for name, limit in ((IDLE_CONNECTIONS, 4096), (IDLE_TLS_CONNECTIONS, 32_768))
+}
 
 
 @dataclass(slots=True)
@@ -140,12 +146,16 @@ class Bench:
         with self._stack:
             directory = Path(tempfile.mkdtemp(prefix="data-", dir=self.build))
             self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            if {*SECURE, IDLE_TLS_CONNECTIONS}.intersection(self.settings.rows):
+                listeners = SecureListeners.with_key_of(directory)
+                for launcher in self.launchers:
+                    launcher.secure_listeners = listeners
             if START in self.settings.rows:
                 self._measure_start(directory / "start")
             if MESSAGES in self.settings.rows and HEADGATE in {launcher.name for launcher in self.launchers}:
                 self._measure_messages()
-            if IDLE_CONNECTIONS in self.settings.rows:
-                self._measure_idle_connections(directory / "idle")
+            for name in filter(self.settings.rows.__contains__, _CONNECTION_FIGURES):
+                self._measure_idle_connections(name, directory / name)
             for name in filter(self.settings.rows.__contains__, LOADS):
                 load, what = LOADS[name]
                 self._measure_alone(name, self._coordinator_loads(load, directory / name), _loaded_figures(what))
@@ -188,14 +198,15 @@ class Bench:
             self.journal.figure(line)
         self.progress.step(f"{MESSAGES} {len(rows)} of them")
 
-    def _measure_idle_connections(self, directory: Path) -> None:
+    def _measure_idle_connections(self, name: str, directory: Path) -> None:
         """Measure once: the sum over thousands of connections of a fresh process varies little."""
         values = {}
         before, own = machine_time(), own_cpu_seconds()
         for launcher in self.launchers:
-            values[launcher.name] = [idle_connection_bytes(launcher, directory)]
-            self.progress.step(f"{IDLE_CONNECTIONS} {launcher.name} {values[launcher.name][0]:.0f} bytes")
-        self.journal.figure(Line.of(IDLE_CONNECTIONS, _CONNECTION_FIGURE, values, _share_since(before, own)))
+            used = idle_connection_bytes(launcher, directory, is_encrypted=name == IDLE_TLS_CONNECTIONS)
+            values[launcher.name] = [used]
+            self.progress.step(f"{name} {launcher.name} {used:.0f} bytes")
+        self.journal.figure(Line.of(name, _CONNECTION_FIGURES[name], values, _share_since(before, own)))
 
     def _measure_alone(
         self, name: str, measured: Iterable[tuple[str, int, R]], figures: Mapping[Figure, Callable[[R], float]]
@@ -231,11 +242,14 @@ class Bench:
         brokers = [self._started(launcher, directory) for launcher in self.launchers]
         for program in PROGRAMS:
             compile_program(program, self.build)
+        if any(ROWS[name].is_encrypted for name in self._loads()):
+            compile_program(TLS_LOAD, self.build)
         scratch = directory / "scratch"
         scratch.mkdir()
         gauge = self._stack.enter_context(running_gauge(self.build))
         targets = [
-            Target(broker, self.build, scratch, broker.client.versions(), self.java, gauge) for broker in brokers
+            Target(broker, self.build, scratch, broker.client.versions(), self.java, gauge, launcher)
+            for broker, launcher in zip(brokers, self.launchers, strict=True)
         ]
         if MEMORY in self.settings.rows:
             time.sleep(_SETTLE_SECONDS)

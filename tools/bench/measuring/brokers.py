@@ -10,10 +10,12 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
+from headgate.tools.bench.measuring.secure_listeners import SecureListeners, SecurePorts, addresses
 from headgate.tools.bench.requests.client import BenchError, Client
 
 HEADGATE, KAFKA = "headgate", "kafka"
@@ -37,8 +39,9 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={listeners}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 log.dirs={data}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
@@ -66,6 +69,8 @@ class Broker:
     port: int
     data: Path
     start_seconds: float = 0.0
+    secure_ports: SecurePorts | None = None
+    """The ports of the listeners that rows of security use."""
 
     @property
     def client(self) -> Client:
@@ -110,6 +115,19 @@ class Launcher(ABC):
     """Starts one kind of broker, in a fresh directory or in the directory of a stopped one."""
 
     name: str
+    secure_listeners: SecureListeners | None = None
+    """The listeners beside the plain one; None in a run without rows of security."""
+    secure_ports: SecurePorts | None = None
+    """The ports of these listeners, of the next broker."""
+
+    @property
+    def secure_settings(self) -> Mapping[str, str]:
+        return {} if self.secure_listeners is None else self.secure_listeners.settings
+
+    def listeners(self, port: int) -> str:
+        """The setting `listeners` without a controller."""
+        plain = f"PLAINTEXT://127.0.0.1:{port}"
+        return plain if self.secure_ports is None else f"{plain},{addresses(self.secure_ports)}"
 
     @abstractmethod
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
@@ -126,9 +144,12 @@ class Launcher(ABC):
 
     def _launch(self, directory: Path, data: Path, within_seconds: float = _START_WITHIN_SECONDS) -> Broker:
         port = free_port()
+        if self.secure_listeners is not None:
+            self.secure_ports = SecurePorts(free_port(), free_port())
         command = self.command(directory, data, port)
         started = time.perf_counter()
         broker = run_broker(self.name, command, data, port)
+        broker.secure_ports = self.secure_ports
         try:
             wait_for_brokers(broker, 1, within_seconds)
         except BaseException:
@@ -161,21 +182,30 @@ def headgate_program(program: Path | None) -> str:
 class HeadgateLauncher(Launcher):
     """The installed command, as a user runs it, or the command of another tree.
 
-    `zookeeper`: host:port of a ZooKeeper. Each fresh directory then begins a cluster of its own there.
+    `zookeeper`: host:port of a ZooKeeper. Each fresh directory then begins a cluster of its own there. `settings`:
+    further ones.
     """
 
     name = HEADGATE
 
-    def __init__(self, program: Path | None = None, zookeeper: str = "") -> None:
+    def __init__(
+        self, program: Path | None = None, zookeeper: str = "", settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.zookeeper, self._chroot = zookeeper, ""
+        self._settings = settings
         self.program = headgate_program(program)
+
+    def with_settings(self, settings: Mapping[str, str]) -> "HeadgateLauncher":
+        """A launcher of the same program with these further settings, without other listeners."""
+        return HeadgateLauncher(Path(self.program), self.zookeeper, settings)
 
     def start(self, directory: Path) -> Broker:
         self._chroot = f"/{uuid.uuid4()}"
         return super().start(directory)
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
-        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **SHARED_SETTINGS}
+        settings = {"listeners": self.listeners(port), "log.dirs": str(data), **SHARED_SETTINGS}
+        settings |= {**self.secure_settings, **self._settings}
         settings["log.segment.delete.delay.ms"] = "100"  # the same for Kafka
         if self.zookeeper:
             settings["zookeeper.connect"] = self.zookeeper + self._chroot
@@ -198,8 +228,9 @@ class KafkaLauncher(Launcher):
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         properties = directory / "server.properties"
-        shared = "".join(f"{name}={value}\n" for name, value in SHARED_SETTINGS.items())
-        own = _KRAFT_PROPERTIES.format(port=port, controller_port=free_port(), data=data)
+        settings = {**SHARED_SETTINGS, **self.secure_settings}
+        shared = "".join(f"{name}={value}\n" for name, value in settings.items())
+        own = _KRAFT_PROPERTIES.format(listeners=self.listeners(port), controller_port=free_port(), data=data)
         properties.write_text(own + shared)
         if not self.formatted:
             self._format(properties)

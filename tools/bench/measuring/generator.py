@@ -11,7 +11,7 @@ from headgate.tools.bench.requests.client import BenchError
 from headgate.tools.bench.requests.templates import Template, write_templates
 
 _PROGRAMS = Path(__file__).parents[1] / "programs"
-_SHARED = ["common.c", "answers.c", "histogram.c"]
+_SHARED = ["common.c", "stream.c", "answers.c", "histogram.c"]
 PROGRAMS = {
     "load": ["load.c", *_SHARED],
     "latency": ["latency.c", *_SHARED],
@@ -20,6 +20,9 @@ PROGRAMS = {
     "echo": ["echo.c"],
     "gauge": ["gauge.c"],
 }
+TLS_LOAD = "load-tls"
+_TLS_FLAGS = ["-DBENCH_TLS", "-lssl", "-lcrypto"]
+"""`load` with OpenSSL: only rows over TLS need the program, so that the others need no library."""
 _FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-pthread"]
 
 
@@ -57,6 +60,14 @@ class Load(GeneratorRun):
     rotate: bool = False
     committed: bool = False
     expected: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsLoad(Load):
+    """The same over TLS."""
+
+    program: ClassVar[str] = TLS_LOAD
+    tls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +129,16 @@ class LoadResult(NamedTuple):
 
 def compile_program(name: str, directory: Path) -> Path:
     """The path of the program in `directory`; compiles the program if a source is newer."""
-    sources = [_PROGRAMS / source for source in PROGRAMS[name]]
+    sources = [_PROGRAMS / source for source in PROGRAMS["load" if name == TLS_LOAD else name]]
     program = directory / name
     newest = max(path.stat().st_mtime for path in _PROGRAMS.glob("*.[ch]"))
     if not program.exists() or program.stat().st_mtime < newest:
         directory.mkdir(parents=True, exist_ok=True)
-        command = ["cc", *_FLAGS, "-o", str(program), *map(str, sources)]
+        libraries = _TLS_FLAGS if name == TLS_LOAD else []
+        command = ["cc", *_FLAGS, "-o", str(program), *map(str, sources), *libraries]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and libraries and ("openssl/" in done.stderr or "-lssl" in done.stderr):
+            raise BenchError("the rows over TLS need OpenSSL's headers: `apt-get install libssl-dev`")
         if done.returncode != 0:
             raise BenchError(f"{name} does not compile:\n{done.stderr}")
     return program

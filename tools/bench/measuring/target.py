@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.tools.bench.measuring import machine
-from headgate.tools.bench.measuring.brokers import Broker
+from headgate.tools.bench.measuring.brokers import Broker, Launcher
 from headgate.tools.bench.measuring.cluster import Cluster
 from headgate.tools.bench.measuring.figures import Sample
 from headgate.tools.bench.measuring.gauge import Gauge, mean_microseconds
-from headgate.tools.bench.measuring.generator import GeneratorRun, LoadResult, run_load
+from headgate.tools.bench.measuring.generator import GeneratorRun, LoadResult, TlsLoad, run_load
+from headgate.tools.bench.measuring.secure_listeners import SecurePorts
 from headgate.tools.bench.requests.client import BenchError
 
 _GONE_WITHIN_SECONDS = 20.0
@@ -48,6 +49,8 @@ class Target:
     java: Sequence[str] = ()
     """The command that runs a class of Kafka's jars; empty without Java."""
     gauge: Gauge | None = None
+    launcher: Launcher | None = None
+    """Starts another broker of this kind, with other settings; None where no row needs one."""
     kept: dict[object, FilledTopic] = field(default_factory=dict)
     """Filled topics by their content; they stay until the end of the run."""
     many: list[Topic] = field(default_factory=list)
@@ -85,7 +88,19 @@ class Target:
         machine.touch_pages(self.scratch_file("touched"), size)
 
     def run(self, load: GeneratorRun) -> LoadResult:
-        return run_load(self.generators, load, self.broker.port)
+        return run_load(self.generators, load, self._port(load))
+
+    def _port(self, load: GeneratorRun) -> int:
+        if not isinstance(load, TlsLoad):
+            return self.broker.port
+        return self.secure_ports.tls
+
+    @property
+    def secure_ports(self) -> SecurePorts:
+        """The ports of the listeners over TLS and with logins. Raises BenchError where there are none."""
+        if self.broker.secure_ports is None:
+            raise BenchError(f"{self.name} runs without the listeners of rows of security")
+        return self.broker.secure_ports
 
     def sample(self, load: GeneratorRun, start_another: Callable[[], int] | None = None) -> Sample:
         """Measure the broker's CPU time under a load, with all connections open from before to after.
@@ -105,7 +120,7 @@ class Target:
         def read(_: int) -> None:
             at.append(self._clocks(sum(map(machine.process_cpu_seconds, process_ids))))
 
-        result = run_load(self.generators, load, self.broker.port, begin, read)
+        result = run_load(self.generators, load, self._port(load), begin, read)
         return _sample(result, *at)
 
     def measure(self, work: Callable[[], LoadResult]) -> Sample:

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define RECEIVED_AT_ONCE 65536
 #define OUT_BUFFER 65536 /* several small requests leave in one send, as real pipelining clients do */
 
 struct connection {
@@ -67,6 +68,7 @@ static void parse_setting(const char *argument) {
     else if (IS("rotate")) settings.rotate = atoi(value) != 0;
     else if (IS("committed")) settings.committed = atoi(value) != 0;
     else if (IS("wait")) settings.wait = atoi(value) != 0;
+    else if (IS("tls")) is_encrypted = atoi(value) != 0;
     else if (IS("expected")) settings.expected = value;
     else if (IS("templates")) settings.templates = value;
     else die("no such setting: %s", argument);
@@ -107,7 +109,7 @@ static void wait_for(int socket, short events) {
 static void exchange_opening(struct connection *c, const struct template *opening) {
     if (opening->session_position) patch_session(&c->consumer, opening->frame + opening->session_position);
     for (size_t sent = 0; sent < opening->length;) {
-        ssize_t count = send(c->socket, opening->frame + sent, opening->length - sent, MSG_NOSIGNAL);
+        ssize_t count = stream_send(c->socket, opening->frame + sent, opening->length - sent);
         if (count < 0 && errno != EAGAIN && errno != EINTR) die("send: %s", strerror(errno));
         if (count < 0) wait_for(c->socket, POLLOUT);
         else sent += (size_t)count;
@@ -175,7 +177,7 @@ static void send_requests(struct connection *c, uint64_t now) {
     for (;;) {
         if (c->out_sent == c->out_length) stage_requests(c, now);
         if (c->out_sent == c->out_length) break;
-        ssize_t count = send(c->socket, c->out + c->out_sent, c->out_length - c->out_sent, MSG_NOSIGNAL);
+        ssize_t count = stream_send(c->socket, c->out + c->out_sent, c->out_length - c->out_sent);
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) break;
         if (count < 0) die("connection %d: send: %s", c->number, strerror(errno));
         c->out_sent += (size_t)count;
@@ -203,8 +205,15 @@ static void take_answer(struct connection *c, const uint8_t *frame, size_t lengt
 }
 
 static void receive(struct connection *c) {
+    size_t before = c->in.used;
     ssize_t count = inbox_receive(&c->in, c->socket);
     if (count < 0) return;
+    /* A record of TLS has 16 KiB at most: several are one receive, as for plain bytes */
+    while (is_encrypted && count > 0 && c->in.used - before < RECEIVED_AT_ONCE) {
+        ssize_t more = inbox_receive(&c->in, c->socket);
+        if (more <= 0) break;
+        count += more;
+    }
     if (count == 0) die("connection %d: closed by the broker with %" PRIu64 " requests open", c->number, c->sent - c->answered);
     bytes_received += (uint64_t)count;
     uint64_t now = now_ns();

@@ -104,6 +104,11 @@ void put_big_endian(uint8_t *at, uint64_t value, int count);
 uint32_t get_uint32(const uint8_t *at);
 uint8_t *read_file(const char *path, size_t *length);
 struct template *read_templates(const char *path, size_t *count);
+extern bool is_encrypted;        /* connections use TLS */
+void stream_open(int socket);    /* the handshake of a connection that blocks, if connections use TLS */
+/* As send and recv; a receive over TLS gives the bytes of one record at most, and needs room for all of them. */
+ssize_t stream_send(int socket, const void *bytes, size_t length);
+ssize_t stream_receive(int socket, void *bytes, size_t length);
 int connect_to_broker(int port); /* on loopback, greeted, without delay, not blocking */
 
 /* Around what is measured: says "ready" and waits for a byte, before; after the result, until whoever reads it has closed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.tools.bench.measuring.figures import Figure, Sample
-from headgate.tools.bench.measuring.generator import Latency, Load
+from headgate.tools.bench.measuring.generator import Latency, Load, TlsLoad
 from headgate.tools.bench.measuring.machine import available_bytes
 from headgate.tools.bench.measuring.target import FilledTopic, Target, Topic
 from headgate.tools.bench.requests import frames
@@ -65,6 +65,8 @@ class Row(ABC):
     turn_share: float = 1.0
     """The row's share of the turns of other rows, to save time."""
     in_flight: int = 1
+    is_encrypted: bool = False
+    """Whether the clients use TLS."""
 
     api = frames.METADATA
 
@@ -80,7 +82,8 @@ class Row(ABC):
         """A load of this row's API that sends these templates. `more`: further fields of the load."""
         path = target.scratch_file(f"{self.name}.templates")
         write_templates(path, templates)
-        return Load(self.api, self.version, path, self.connections, self.in_flight, **more)
+        kind = TlsLoad if self.is_encrypted else Load
+        return kind(self.api, self.version, path, self.connections, self.in_flight, **more)
 
     def at_version_of(self, served: list[dict[int, tuple[int, int]]]) -> "Row":
         """The row with NEWEST replaced by the highest version that all brokers serve."""

@@ -1,5 +1,6 @@
 """The table: every row with its figures and marks, in the order of measurement."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from headgate.tools.bench.measuring.brokers import DUAL_GROUPS
@@ -11,6 +12,7 @@ from headgate.tools.bench.measuring.figures import (
     requests_per_cpu_second,
     requests_per_second,
 )
+from headgate.tools.bench.measuring.target import Target
 from headgate.tools.bench.rows.bystander import BYSTANDERS
 from headgate.tools.bench.rows.clients import (
     ConsumerPerformanceRow,
@@ -48,6 +50,15 @@ from headgate.tools.bench.rows.row import (
     ProduceRow,
     Row,
 )
+from headgate.tools.bench.rows.security import (
+    ACL_SETTINGS,
+    BesideRow,
+    HandshakeRow,
+    LoginRow,
+    create_acls,
+    set_all_quotas,
+    set_byte_quotas,
+)
 from headgate.tools.bench.rows.synced import SyncedProduceRow
 
 _LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
@@ -67,6 +78,12 @@ def _per_each(what: str, *more: Figure) -> tuple[Figure, ...]:
     """The figures of requests of groups: the cost of one, and the number in a second."""
     rate = Figure(f"{what}s/s", requests_per_second, more_is_better=True)
     return Figure(f"CPU us/{what}", cpu_microseconds_per_request, mark=1.0), *more, rate, *_LATENCIES
+
+
+def _per_new(what: str, cpu_mark: float) -> tuple[Figure, ...]:
+    """The figures of new connections."""
+    rate = Figure(f"{what}s/s", requests_per_second, more_is_better=True)
+    return Figure(f"CPU us/{what}", cpu_microseconds_per_request, mark=cpu_mark), rate
 
 
 _LONG_POLL = (Figure("CPU us/expiry", cpu_microseconds_per_request, mark=0.5),)
@@ -156,6 +173,46 @@ _SYNCED: list[Row] = [
 ]
 SYNCED = tuple(row.name for row in _SYNCED)
 
+_BY_NAME = {row.name: row for row in (*_PLAIN, _METADATA)}
+
+
+def _encrypted(name: str, cpu_mark: float) -> Row:
+    """A row over TLS. Its mark is one of CPU time alone."""
+    cpu, *others = _BY_NAME[name].figures
+    figures = (replace(cpu, mark=cpu_mark), *(replace(figure, mark=None) for figure in others))
+    return replace(_BY_NAME[name], name=f"{name}-tls", figures=figures, is_encrypted=True)
+
+
+def _beside(name: str, what: str, cpu_mark: float | None, prepare: Callable[[Target], None]) -> Row:
+    """A row beside a Headgate without something. More turns: the mark is a few percent."""
+    row = _BY_NAME[name]
+    cpu, *others = row.figures
+    figures = (replace(cpu, mark=cpu_mark), *(replace(figure, mark=None) for figure in others))
+    settings = ACL_SETTINGS if what == "acls" else {}
+    return BesideRow(
+        f"{name}-{what}", figures, row.connections, row.version, under=row, settings=settings, prepare=prepare,
+        turn_share=_BESIDE_TURNS,
+    )  # fmt: skip
+
+
+_BESIDE_TURNS = 2.0
+_SECURE: list[Row] = [
+    _encrypted("produce-16k", 0.6),
+    _encrypted("fetch-1m", 0.8),
+    _encrypted("produce-tiny", 0.85),
+    HandshakeRow("handshake", _per_new("handshake", 0.6), 2, version=0),
+    LoginRow("login", _per_new("login", 0.5), 2, version=0),
+]
+SECURE = tuple(row.name for row in _SECURE)
+"""Rows for which both brokers have listeners over TLS and with logins."""
+_BESIDE: list[Row] = [
+    *(_beside(name, "acls", 1.03, create_acls) for name in ("produce-tiny", "fetch-4k", "metadata")),
+    *(_beside(name, "quotas", 1.02, set_byte_quotas) for name in ("produce-tiny", "fetch-4k")),
+    *(_beside(name, "time-quotas", None, set_all_quotas) for name in ("produce-tiny", "fetch-4k", "metadata")),
+]
+BESIDE = tuple(row.name for row in _BESIDE)
+"""Rows that compare Headgate with Headgate."""
+
 ROWS: dict[str, Row] = {
     row.name: row
     for row in (
@@ -190,6 +247,8 @@ ROWS: dict[str, Row] = {
         replace(_GROUP, name="group-500-kip848", kind=ConsumerMember),
         *_CONVERSIONS,
         *_SYNCED,
+        *_SECURE,
+        *_BESIDE,
         *BYSTANDERS.values(),
     )
 }
@@ -197,6 +256,7 @@ REPLICATED: dict[str, Row] = {row.name: row for row in REPLICATED_ROWS}
 """Rows of a cluster without faults, in the order of measurement: the last one leaves its partitions behind."""
 CLUSTERS = (*REPLICATED, *FAULTS)
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
+IDLE_TLS_CONNECTIONS = "idle-connections-tls"
 COORDINATOR_LOAD, TRANSACTION_LOAD = "coordinator-load", "transaction-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
 NEEDS_ZOOKEEPER = frozenset((DUAL_GROUPS,))
@@ -210,11 +270,15 @@ BY_NAME_ONLY = (
     *NEEDS_ZOOKEEPER,
     *CONVERSIONS,
     *SYNCED,
+    *SECURE,
+    IDLE_TLS_CONNECTIONS,
+    *BESIDE,
     *BYSTANDERS,
     *CLUSTERS,
 )
 """Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); transactions
 at a steady rate; commits with ZooKeeper; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none;
-syncs, which measure the machine's disk; bystanders, which need ten thousand topics; and clusters of three brokers.
+syncs, which measure the machine's disk; security, which needs OpenSSL's headers; bystanders, which need ten thousand
+topics; and clusters of three brokers.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)
