@@ -36,6 +36,8 @@ logger = logging.getLogger("headgate.sasl")
 
 MAX_THREADS: Final = 2
 """Each computes: more threads would take the loop's share of the cores."""
+READING_MS: Final = 50
+"""A refused client has so long to read the answer: kafka-python drops one that comes with the end of the connection."""
 TIMED_OUT: Final = "the client did not log in within headgate.authentication.timeout.ms"
 
 
@@ -131,12 +133,26 @@ class Login:
         def finish(result: Reply | Exception) -> None:
             if unauthenticated is not None:
                 unauthenticated.work_ends(clock.monotonic_ms())
+            if self._end is None:
+                resume(result)
+                return
+            # Now: the client may leave before the close
+            self._connection.report(self._end.reason)
+            self._connection.mute(self._logins.services.scheduler, 2 * READING_MS)
             resume(result)
-            if self._end is not None:
-                self._connection.close(self._end.reason, Closing.LINGERING)
-                self._connection.wake()
+            self._close(READING_MS if result else 0)
 
         return Parked(self._logins.services.tasks.start_later(self._steps(events), finish).cancel)
+
+    def _close(self, delay_ms: int) -> None:
+        def close() -> None:
+            self._connection.close(None, Closing.LINGERING)
+            self._connection.wake()
+
+        if delay_ms:
+            self._logins.services.scheduler.call_after(delay_ms, close)
+        else:
+            close()
 
     def _steps(self, events: Iterable[SaslEvent]) -> Task[Reply]:
         reply, waiting = list[Piece](), deque(events)

@@ -16,7 +16,7 @@ from headgate.gateway.api.context import Client as NetworkClient
 from headgate.gateway.audit.tests.audited import Audited
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.network.connection import Closing, Connection
-from headgate.gateway.network.logins import MAX_THREADS, TIMED_OUT, Logins
+from headgate.gateway.network.logins import MAX_THREADS, READING_MS, TIMED_OUT, Logins
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, feed, framed, sent
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.tasks import Tasks
@@ -107,6 +107,9 @@ class Connected:
             assert not self.connection.closing
             self.time.advance(1)
         replies = b"".join(sent(self.connection))
+        if is_late and replies:
+            assert not self.connection.closing
+            self.time.advance(READING_MS)
         return Answer(replies or None, bool(self.connection.closing), is_late)
 
 
@@ -182,7 +185,7 @@ def test_a_listener_without_logins_is_left_alone(broker: Broker) -> None:
 
 
 def test_a_wrong_password_is_answered_late_then_closed(broker: Broker) -> None:
-    """The client needs the answer, so the close must not reset the connection."""
+    """The client reads the answer before the close, and the close must not reset the connection."""
     peer = broker.connect()
     client = Client(peer)
     choose(client)
