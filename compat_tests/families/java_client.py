@@ -34,6 +34,9 @@ class JavaClient(Family):
         """A JVM that waits for commands: an idle one or a new one. One that failed in mid-command is not used again."""
         process = self.idle.pop() if self.idle else start(self.security)
         try:
+            if self.security is not None:
+                command(process, "settings", self.security.java_file())
+                assert list(answers(process)) == []
             yield process
         except BaseException:
             process.kill()

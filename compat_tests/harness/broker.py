@@ -133,6 +133,10 @@ class HeadgateBroker(Broker):
         overrides = [word for name, value in wanted.items() for word in ("--override", f"{name}={value}")]
         return [*installed_command(), "serve", *self.arguments, *overrides]
 
+    def environment(self) -> dict[str, str] | None:
+        """The variables of the process; None for those of this one."""
+        return None
+
     def start(self) -> float:
         if not self.has_reserved:
             self.port, self.has_reserved = reserve(self, self.port), True
@@ -144,6 +148,7 @@ class HeadgateBroker(Broker):
                 stdout=output,
                 stderr=errors,
                 process_group=self.process_group,
+                env=self.environment(),
             )
         return until(self.is_ready, f"the broker to be ready; its errors are in {self.errors}", START_LIMIT_S, 0.005)
 

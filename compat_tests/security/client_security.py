@@ -20,6 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from compat_tests.harness.apache_kafka import ROOT
 
+GSSAPI: Final = "GSSAPI"
+SERVICE: Final = "kafka"
 PASSWORD: Final = "secret"  # noqa: S105  of the files of these tests
 # The programs of compat_tests read their settings there: JSON with paths of PEM files and the fields of a login, and a
 # file of Java's settings
@@ -35,6 +37,10 @@ class Login(NamedTuple):
     password: str = ""
     token: str = ""
     """The signed token of OAUTHBEARER; empty for one without a signature."""
+    key_table: str = ""
+    """Of GSSAPI: the path of the user's keys."""
+    kerberos: str = ""
+    """The path of krb5.conf; a JVM reads it once, so other mechanisms may have it too."""
 
     @property
     def bearer(self) -> str:
@@ -44,6 +50,9 @@ class Login(NamedTuple):
     def of_librdkafka(self) -> dict[str, str]:
         """Settings; a client gets a signed token by a function alone."""
         settings = {"security.protocol": "SASL_SSL", "sasl.mechanisms": self.mechanism}
+        if self.mechanism == GSSAPI:
+            names = {"service.name": SERVICE, "principal": self.user, "keytab": self.key_table}
+            return {**settings, **{f"sasl.kerberos.{name}": value for name, value in names.items()}}
         if self.mechanism != "OAUTHBEARER":
             return {**settings, "sasl.username": self.user, "sasl.password": self.password}
         if self.token:
@@ -56,6 +65,8 @@ class Login(NamedTuple):
 
     def of_java(self, token_file: Path) -> dict[str, str]:
         settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": self.mechanism}
+        if self.mechanism == GSSAPI:
+            return {**settings, "sasl.kerberos.service.name": SERVICE, "sasl.jaas.config": self.kerberos_jaas()}
         names = f'username="{self.user}" password="{self.password}"'
         module = "scram.ScramLoginModule" if self.mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
         if self.mechanism == "OAUTHBEARER":
@@ -68,6 +79,16 @@ class Login(NamedTuple):
             handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
             settings["sasl.login.callback.handler.class"] = handler
         return {**settings, "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required {names};"}
+
+    def kerberos_jaas(self) -> str:
+        options = f'useKeyTab=true storeKey=true keyTab="{self.key_table}" principal="{self.user}"'
+        return f"com.sun.security.auth.module.Krb5LoginModule required {options};"
+
+    def environment(self) -> dict[str, str]:
+        """Of MIT's library, which has the tickets beside the keys."""
+        if not self.key_table:
+            return {}
+        return {"KRB5_CONFIG": self.kerberos, "KRB5CCNAME": f"FILE:{self.key_table}.tickets"}
 
 
 class Security(NamedTuple):
@@ -110,8 +131,12 @@ class Security(NamedTuple):
                 "ssl.key.password": PASSWORD,
             }
         if self.login is not None:
-            settings |= self.login.of_java(self.java_path(".jwt"))
+            settings |= self.login.of_java(self.token_file(self.login))
         return settings
+
+    def token_file(self, login: Login) -> Path:
+        """One for all tokens of a user: a JVM is told once which files it may read."""
+        return self.directory / f"{login.user}.jwt"
 
     def java_path(self, suffix: str) -> Path:
         login = "" if self.login is None else f"-{self.login.mechanism}-{hash(self.login) & 0xFFFFFFFF:x}"
@@ -131,6 +156,8 @@ class Security(NamedTuple):
         settings = {"security_protocol": "SASL_SSL", "sasl_mechanism": login.mechanism}
         if login.mechanism == "OAUTHBEARER":
             return settings
+        if login.mechanism == GSSAPI:
+            return {**settings, "sasl_kerberos_service_name": SERVICE}
         return {**settings, "sasl_plain_username": login.user, "sasl_plain_password": login.password}
 
     def environment(self) -> dict[str, str]:
@@ -140,12 +167,22 @@ class Security(NamedTuple):
         if login is not None:
             fields |= {"mechanism": login.mechanism, "user": login.user, "password": login.password}
             fields["token"] = login.bearer if login.mechanism == "OAUTHBEARER" else ""
-        more = {}
-        if login is not None and login.token:
-            allowed = ("urls", self.java_path(".jwt").as_uri()), ("files", str(self.java_path(".jwt")))
-            options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{name}={value}" for name, value in allowed)
-            more = {"JDK_JAVA_OPTIONS": " ".join(options)}
+            fields["signedToken"] = login.token
+            fields |= {"keyTable": login.key_table, "kerberos": login.kerberos}
+        more = {"JDK_JAVA_OPTIONS": " ".join(options)} if (options := self.java_options()) else {}
+        more |= {} if login is None else login.environment()
         return {PEM_VARIABLE: json.dumps(fields), JAVA_VARIABLE: self.java_file(), **more}
+
+    def java_options(self) -> list[str]:
+        """Options of a JVM, which no file of settings can have."""
+        options = []
+        if self.login is not None and self.login.token:
+            path = self.token_file(self.login)
+            allowed = {"urls": path.as_uri(), "files": str(path)}
+            options += [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{name}={value}" for name, value in allowed.items()]
+        if self.login is not None and self.login.kerberos:
+            options.append(f"-Djava.security.krb5.conf={self.login.kerberos}")
+        return options
 
     def path(self, name: str) -> str:
         return str(self.directory / name)

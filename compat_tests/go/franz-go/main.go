@@ -9,11 +9,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/kerberos"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -33,7 +37,11 @@ func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 		options = append(options, kgo.DialTLSConfig(target.TLS))
 	}
 	if target.Login != nil {
-		options = append(options, kgo.SASL(mechanism(target.Login)))
+		login, err := mechanism(target.Login)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.SASL(login))
 	}
 	if target.Isolation == "read_committed" {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
@@ -56,16 +64,32 @@ func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 	return client, err
 }
 
-func mechanism(login *lines.Login) sasl.Mechanism {
+func mechanism(login *lines.Login) (sasl.Mechanism, error) {
 	switch login.Mechanism {
 	case "PLAIN":
-		return plain.Auth{User: login.User, Pass: login.Password}.AsMechanism()
+		return plain.Auth{User: login.User, Pass: login.Password}.AsMechanism(), nil
 	case "SCRAM-SHA-256":
-		return scram.Auth{User: login.User, Pass: login.Password}.AsSha256Mechanism()
+		return scram.Auth{User: login.User, Pass: login.Password}.AsSha256Mechanism(), nil
 	case "SCRAM-SHA-512":
-		return scram.Auth{User: login.User, Pass: login.Password}.AsSha512Mechanism()
+		return scram.Auth{User: login.User, Pass: login.Password}.AsSha512Mechanism(), nil
+	case "GSSAPI":
+		return gssapi(login)
 	}
-	return oauth.Auth{Token: login.Token}.AsMechanism()
+	return oauth.Auth{Token: login.Token}.AsMechanism(), nil
+}
+
+func gssapi(login *lines.Login) (sasl.Mechanism, error) {
+	settings, err := config.Load(login.Kerberos)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keytab.Load(login.KeyTable)
+	if err != nil {
+		return nil, err
+	}
+	name, realm := login.Principal()
+	user := client.NewWithKeytab(name, realm, keys, settings, client.DisablePAFXFAST(true))
+	return kerberos.Auth{Client: user, Service: lines.Service, PersistAfterAuth: true}.AsMechanism(), nil
 }
 
 var codecs = map[string]kgo.CompressionCodec{

@@ -92,9 +92,11 @@ func (client) Group(in lines.Membership, count int, emit func(lines.Record) erro
 	return errors.Join(err, reader.Close())
 }
 
-// dialer is the default one, with TLS where there is some.
+// dialer is the default one, with TLS and a login where there are some.
 func dialer(to lines.Target) *kafka.Dialer {
-	return &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, TLS: settings(to)}
+	made := &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, TLS: settings(to)}
+	addLogin(made, to)
+	return made
 }
 
 // readerConfig is one whose requests are short: what it reads is there already.

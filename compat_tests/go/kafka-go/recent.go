@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 	"headgate.test/lines"
 )
 
@@ -31,9 +34,32 @@ func newWriter(to lines.Target, codec string, partition int) (writer, error) {
 		BatchTimeout: 10 * time.Millisecond,
 		RequiredAcks: kafka.RequireAll,
 		Compression:  compression,
-		Transport:    &kafka.Transport{TLS: to.TLS},
+		Transport:    &kafka.Transport{TLS: to.TLS, SASL: mechanism(to.Login)},
 	}, nil
 }
+
+// mechanism is nil without a login. One that the client lacks is a mistake of the test.
+func mechanism(login *lines.Login) sasl.Mechanism {
+	if login == nil {
+		return nil
+	}
+	var found sasl.Mechanism
+	err := fmt.Errorf("kafka-go has no mechanism %s", login.Mechanism)
+	switch login.Mechanism {
+	case "PLAIN":
+		return plain.Mechanism{Username: login.User, Password: login.Password}
+	case "SCRAM-SHA-256":
+		found, err = scram.Mechanism(scram.SHA256, login.User, login.Password)
+	case "SCRAM-SHA-512":
+		found, err = scram.Mechanism(scram.SHA512, login.User, login.Password)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return found
+}
+
+func addLogin(dialer *kafka.Dialer, to lines.Target) { dialer.SASLMechanism = mechanism(to.Login) }
 
 func settings(to lines.Target) *tls.Config { return to.TLS }
 

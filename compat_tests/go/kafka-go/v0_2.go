@@ -38,6 +38,9 @@ func settings(to lines.Target) *tls.Config {
 	return config
 }
 
+// addLogin: this version has no logins.
+func addLogin(*kafka.Dialer, lines.Target) {}
+
 // milliseconds: what it reads, by Fetch v1, has no time; it shows the beginning of all times.
 func milliseconds(at time.Time) int64 {
 	if at.UnixMilli() == 0 {

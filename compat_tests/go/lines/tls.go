@@ -6,10 +6,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 )
 
-// Login is how the client names itself by SASL. Token is for OAUTHBEARER alone.
-type Login struct{ Mechanism, User, Password, Token string }
+// Login is how the client names itself by SASL. Token is for OAUTHBEARER alone; KeyTable, a path, and Kerberos, the path
+// of krb5.conf, are for GSSAPI, whose User has a realm.
+type Login struct{ Mechanism, User, Password, Token, KeyTable, Kerberos string }
+
+// Service is the name that brokers have for Kerberos.
+const Service = "kafka"
+
+// Principal is the user's name and realm.
+func (login Login) Principal() (string, string) {
+	name, realm, _ := strings.Cut(login.User, "@")
+	return name, realm
+}
 
 type files struct{ CA, Certificate, Key string }
 

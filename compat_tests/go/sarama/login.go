@@ -18,6 +18,17 @@ func logIn(config *sarama.Config, login *lines.Login) {
 	config.Net.SASL.Version = sarama.SASLHandshakeV1
 	config.Net.SASL.User, config.Net.SASL.Password = login.User, login.Password
 	switch login.Mechanism {
+	case sarama.SASLTypeGSSAPI:
+		name, realm := login.Principal()
+		config.Net.SASL.GSSAPI = sarama.GSSAPIConfig{
+			AuthType:           sarama.KRB5_KEYTAB_AUTH,
+			KeyTabPath:         login.KeyTable,
+			KerberosConfigPath: login.Kerberos,
+			ServiceName:        lines.Service,
+			Username:           name,
+			Realm:              realm,
+			DisablePAFXFAST:    true,
+		}
 	case sarama.SASLTypeOAuth:
 		config.Net.SASL.TokenProvider = token(login.Token)
 	case sarama.SASLTypeSCRAMSHA256:

@@ -19,6 +19,8 @@ from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Miss
 from compat_tests.matrix.python.rdkafka import KafkaError, Library, Message, content
 
 LIMIT_MS = int(LIMIT_S * 1000)
+TOKEN_S = 3600
+SECURITY: dict[str, str] = json.loads(os.environ.get("COMPAT_TLS", "{}"))
 
 
 class Librdkafka(Program):
@@ -29,6 +31,8 @@ class Librdkafka(Program):
         self.failures: list[str] = []
         # Kept here: the library holds no reference to what it calls
         self.callbacks = rdkafka.DELIVERED(self.delivered), rdkafka.FAILED(self.failed)
+        self.token_is_due = rdkafka.DUE(lambda *_: None)
+        self.token: str = SECURITY.get("signedToken", "")
 
     def configuration(self, **settings: str) -> c_void_p:
         """Settings with `_` for each dot; those of every client are added."""
@@ -41,11 +45,20 @@ class Librdkafka(Program):
         named |= self.security()
         found = self.library.configuration({"bootstrap.servers": self.options.bootstrap, **named})
         self.library.conf_set_error_cb(found, self.callbacks[1])
+        if self.token:
+            self.library.conf_set_oauthbearer_token_refresh_cb(found, self.token_is_due)
         return found
+
+    def handle(self, kind: int, configuration: c_void_p) -> c_void_p:
+        """A client; a signed token, which no setting has, follows."""
+        handle = self.library.handle(kind, configuration)
+        if self.token:
+            self.library.set_token(handle, self.token, int((time.time() + TOKEN_S) * 1000), "unused")
+        return handle
 
     def security(self) -> dict[str, str]:
         """Settings of TLS, see `security/client_security.py`. Version 1.0 is the first that checks a host name."""
-        files = json.loads(os.environ.get("COMPAT_TLS", "{}"))
+        files = SECURITY
         if not files:
             return {}
         names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
@@ -54,7 +67,10 @@ class Librdkafka(Program):
         settings |= {name: files[field] for field, name in names.items() if field in files}
         if "mechanism" not in files:
             return settings
-        settings |= {"security.protocol": "SASL_SSL", "sasl.mechanisms": files["mechanism"]}
+        # A reader that ends while it logs in elsewhere says so; errors come by the callback
+        settings |= {"security.protocol": "SASL_SSL", "sasl.mechanisms": files["mechanism"], "log_level": "2"}
+        if self.token:
+            return settings
         if files["mechanism"] == "OAUTHBEARER":  # it makes a token without a signature
             unsecured = {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
             return {**settings, **unsecured, "sasl.oauthbearer.config": f"principal={files['user']}"}
@@ -75,7 +91,7 @@ class Librdkafka(Program):
         library = self.library
         configuration = self.configuration(compression_codec=codec, linger_ms="5", request_required_acks="-1")
         library.conf_set_dr_msg_cb(configuration, self.callbacks[0])
-        producer = library.handle(rdkafka.PRODUCER, configuration)
+        producer = self.handle(rdkafka.PRODUCER, configuration)
         for record in records:
             library.check(library.producev(producer, *arguments(self.topic, record)), "producev")
         library.check(library.flush(producer, LIMIT_MS), "flush")
@@ -86,7 +102,7 @@ class Librdkafka(Program):
         library = self.library
         configuration = self.configuration(transactional_id=name)
         library.conf_set_dr_msg_cb(configuration, self.callbacks[0])
-        producer = library.handle(rdkafka.PRODUCER, configuration)
+        producer = self.handle(rdkafka.PRODUCER, configuration)
         metadata = c_void_p(library.consumer_group_metadata_new(group.encode()))
         library.check_object(library.init_transactions(producer, LIMIT_MS), "init_transactions")
         for records, offset, end in transactions:
@@ -114,7 +130,7 @@ class Librdkafka(Program):
         if self.options.isolation:
             settings["isolation_level"] = self.options.isolation
         settings["heartbeat_interval_ms"] = str(HEARTBEAT_MS)
-        consumer = self.library.handle(rdkafka.CONSUMER, self.configuration(group_id=group, **settings))
+        consumer = self.handle(rdkafka.CONSUMER, self.configuration(group_id=group, **settings))
         self.library.check(self.library.poll_set_consumer(consumer), "poll_set_consumer")
         return consumer
 

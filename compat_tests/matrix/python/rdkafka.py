@@ -70,6 +70,7 @@ class Metadata(Structure):
 
 DELIVERED: Final = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
 FAILED: Final = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
+DUE: Final = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
 
 # What each function returns, then what it takes; producev takes any number of arguments
 FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
@@ -115,6 +116,12 @@ TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "error_string": (c_char_p, c_void_p),
 }
 
+# Since 1.0, with a function that is called when a token is due
+BEARER: Final[dict[str, tuple[Any, ...]]] = {
+    "conf_set_oauthbearer_token_refresh_cb": (None, c_void_p, DUE),
+    "oauthbearer_set_token": (c_int, c_void_p, c_char_p, c_int64, c_char_p, c_void_p, c_size_t, c_char_p, c_size_t),
+}
+
 
 class KafkaError(Exception):
     """What librdkafka reported, in its words."""
@@ -126,7 +133,8 @@ class Library:
     def __init__(self, path: str) -> None:
         self.library = ctypes.CDLL(path)
         newer = TRANSACTIONS if hasattr(self.library, "rd_kafka_init_transactions") else {}
-        for name, (result, *arguments) in (FUNCTIONS | newer).items():
+        newer = newer | BEARER if hasattr(self.library, "rd_kafka_oauthbearer_set_token") else {}
+        for name, (result, *arguments) in {**FUNCTIONS, **newer}.items():
             function = self.library[f"rd_kafka_{name}"]
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
@@ -164,6 +172,13 @@ class Library:
         if not handle:
             raise KafkaError(said.value.decode())
         return c_void_p(handle)
+
+    def set_token(self, handle: c_void_p, token: str, expires_ms: int, user: str) -> None:
+        """The bearer token of a client, for which the client has asked by the function of its configuration."""
+        said = ctypes.create_string_buffer(512)
+        words = token.encode(), expires_ms, user.encode(), None, 0
+        if self.oauthbearer_set_token(handle, *words, said, len(said)):
+            raise KafkaError(said.value.decode())
 
     def headers(self, message: Any) -> tuple[tuple[str, bytes | None], ...]:
         found = c_void_p()

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from compat_tests.families import java_client
 from compat_tests.harness import toolchain
@@ -18,9 +20,28 @@ from compat_tests.harness.records import Received, Sent
 from compat_tests.harness.stored import CODECS
 from compat_tests.harness.waiting import until
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
+from compat_tests.security.client_security import Security, write_properties
 from compat_tests.zookeeper.old_consumer import OldConsumer
 
 OLDEST, OLD_NEWEST = "matrix/0.8.2.2", "matrix/3.9.1"
+
+
+LIMIT_S: Final = 40.0
+# A client that ends says by a warning that it renews its ticket no more
+QUIET_TICKETS: Final = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.security.kerberos=error"
+SINCE_0_10: Final = frozenset(("sasl.mechanism", "sasl.jaas.config"))
+# Kafka 0.9 asks a class for the realm that newer JDKs keep to themselves
+KERBEROS_OF_JDK: Final = ("--add-exports", "java.security.jgss/sun.security.krb5=ALL-UNNAMED")
+
+
+class Call(NamedTuple):
+    """A call of a program: records to send, or else so many to read from the beginning on."""
+
+    bootstrap: str
+    security: Security
+    topic: str
+    records: Sequence[Sent] = ()
+    count: int = 0
 
 
 class Jvm(Client):
@@ -50,6 +71,70 @@ class Jvm(Client):
         """In one JVM, whose start costs more than anything that it does here: a line for each codec goes before."""
         lines = (line for codec, records in batches.items() for line in (codec, *map(self.line_of, records)))
         self.feed(self.arguments("produce", bootstrap, topic), lines)
+
+    def each(self, calls: Sequence[Call], directory: Path) -> list[list[Received]]:
+        """Several calls in one JVM, in their order; the files of the calls are put into `directory`."""
+        calls = list(calls)
+        options = dict.fromkeys(option for call in calls for option in call.security.java_options())
+        command = self.command()
+        with_options = [command[0], *options, QUIET_TICKETS, *self.jaas_options(calls, directory), *command[1:], "each"]
+        text = "".join(f"{self.line_of_call(call, directory / str(index))}\n" for index, call in enumerate(calls))
+        done = subprocess.run(with_options, input=text, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert not done.stderr, done.stderr
+        return list(self.answers(done.stdout))
+
+    def line_of_call(self, call: Call, path: Path) -> str:
+        settings = call.security.of_java()
+        login = call.security.login
+        if login is not None and login.token:
+            settings = self.with_token(settings, login.token, path.with_suffix(".token"))
+        if self.version.startswith("0.9"):
+            settings = {name: value for name, value in settings.items() if name not in SINCE_0_10}
+            # It asks for a group where it needs none
+            settings |= {} if call.records else {"group.id": "unused"}
+        file = write_properties(path.with_suffix(".properties"), settings)
+        options = {"bootstrap": call.bootstrap, "topic": call.topic, "count": str(call.count)}
+        source = "-"
+        if call.records:
+            records = path.with_suffix(".records")
+            records.write_text("".join(f"{line}\n" for line in ("none", *map(self.line_of, call.records))))
+            source = str(records)
+        words = (word for name, value in options.items() for word in (f"--{name}", value))
+        return "\t".join((file, source, "produce" if call.records else "read", *words))
+
+    def with_token(self, settings: dict[str, str], token: str, path: Path) -> dict[str, str]:
+        """From 3.1 on the client reads a token by itself; before, by a class of the user's, as here."""
+        if self.version == NEWEST.version:
+            return settings
+        path.write_text(token)
+        del settings["sasl.oauthbearer.token.endpoint.url"]
+        module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+        own = {
+            "sasl.jaas.config": f'{module} required file="{path}";',
+            "sasl.login.callback.handler.class": "TokenFile",
+        }
+        return {**settings, **own}
+
+    def jaas_options(self, calls: Sequence[Call], directory: Path) -> list[str]:
+        """Before 0.10.2 (KIP-85), a JAAS line stood in a file of the JVM alone."""
+        lines = [call.security.login.kerberos_jaas() for call in calls if call.security.login]
+        if not self.version.startswith("0.9") or not lines:
+            return []
+        path = directory / "jaas.conf"
+        path.write_text(f"KafkaClient {{ {lines[0]} }};")
+        return [f"-Djava.security.auth.login.config={path}", *KERBEROS_OF_JDK]
+
+    def answers(self, output: str) -> Iterator[list[Received]]:
+        """The records of each call."""
+        found: list[Received] = []
+        for line in output.splitlines():
+            assert not line.startswith("error"), line
+            if line == "done":
+                yield found
+                found = []
+            else:
+                found.append(self.record_of(line))
 
     def line_of(self, record: Sent) -> str:
         return java_client.line(record).rstrip("\n")

@@ -33,6 +33,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * line "done" or "error" with a sentence. Bytes are base64, null is "-".
  *
  * <pre>
+ *   settings path                            the file with the settings of the commands that follow
  *   produce  bootstrap topic codec           then lines of records to send, then the line "end"
  *   consume  bootstrap topic limits start    limits 0=100,1=50; start "start", "offset 0=10,1=20" or "time 1700000000000"
  *   tail     bootstrap topic                 partition 0 from its end: "ready", then records as they come, until the line "stop"
@@ -49,6 +50,8 @@ public final class CompatClient {
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private static final PrintStream OUTPUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
+    private static String settingsPath = System.getenv("COMPAT_SETTINGS");
+
     private CompatClient() {}
 
     public static void main(String[] arguments) throws IOException {
@@ -56,6 +59,7 @@ public final class CompatClient {
             String[] fields = line.split("\t", -1);
             try {
                 switch (fields[0]) {
+                    case "settings" -> settingsPath = fields[1];
                     case "produce" -> produce(fields[1], fields[2], fields[3]);
                     case "consume" -> consume(fields[1], fields[2], numbers(fields[3]), fields[4]);
                     case "tail" -> tail(fields[1], fields[2]);
@@ -69,11 +73,10 @@ public final class CompatClient {
         }
     }
 
-    /** The settings of the file that COMPAT_SETTINGS names, if it is set. */
+    /** The settings of the present file, at first the one that COMPAT_SETTINGS names, if any. */
     private static void addSecurity(Properties settings) {
-        String path = System.getenv("COMPAT_SETTINGS");
-        if (path != null) {
-            try (Reader file = Files.newBufferedReader(Path.of(path))) {
+        if (settingsPath != null) {
+            try (Reader file = Files.newBufferedReader(Path.of(settingsPath))) {
                 settings.load(file);
             } catch (IOException error) {
                 throw new UncheckedIOException(error);

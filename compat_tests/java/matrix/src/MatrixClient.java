@@ -1,7 +1,13 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.Reader;
+import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -13,14 +19,44 @@ public final class MatrixClient {
     private MatrixClient() {}
 
     public static void main(String[] arguments) throws Exception {
+        var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        var output = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        if (arguments[0].equals("each")) {
+            runEach(input, output);
+        } else {
+            run(arguments, input, output);
+        }
+        output.flush();
+    }
+
+    /**
+     * Subcommands in one JVM, each a line of fields separated by tabs: a file of settings, a file with the lines for
+     * its input, or "-", and the arguments. After each comes the line "done", or "error" and the failure.
+     */
+    private static void runEach(BufferedReader commands, PrintStream output) throws Exception {
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String[] fields = line.split("\t", -1);
+            Settings.path = fields[0];
+            Reader source = fields[1].equals("-") ? Reader.nullReader() : Files.newBufferedReader(Path.of(fields[1]));
+            try (var input = new BufferedReader(source)) {
+                run(Arrays.copyOfRange(fields, 2, fields.length), input, output);
+                output.println("done");
+            } catch (Exception failure) {
+                var text = new StringWriter();
+                failure.printStackTrace(new PrintWriter(text));
+                output.println("error\t" + text.toString().replace('\n', ' '));
+            }
+            output.flush();
+        }
+    }
+
+    private static void run(String[] arguments, BufferedReader input, PrintStream output) throws Exception {
         Map<String, String> options = new HashMap<>();
         for (int index = 1; index < arguments.length; index += 2) {
             options.put(arguments[index].substring(2), arguments[index + 1]);
         }
         String bootstrap = options.get("bootstrap");
         String topic = options.get("topic");
-        var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        var output = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         switch (arguments[0]) {
             case "produce" -> Writing.run(bootstrap, topic, input);
             case "read" -> {
@@ -35,7 +71,6 @@ public final class MatrixClient {
                 Transacting.run(bootstrap, topic, options.get("transactional-id"), options.get("group"), input);
             default -> throw new IllegalArgumentException("unknown subcommand " + arguments[0]);
         }
-        output.flush();
     }
 
     private static void read(String bootstrap, String topic, int count, String isolation, PrintStream output)

@@ -5,12 +5,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Properties;
 
-/** The settings of the file that COMPAT_SETTINGS names, if it is set: see security/client_security.py. */
+/** The settings of a file, by default the one that COMPAT_SETTINGS names, if any: see security/client_security.py. */
 final class Settings {
+    /** The present file, or null. */
+    static String path = System.getenv("COMPAT_SETTINGS");
+
     private Settings() {}
 
     static void add(Properties settings) {
-        String path = System.getenv("COMPAT_SETTINGS");
         if (path == null) {
             return;
         }

@@ -1,0 +1,150 @@
+"""Stock clients with every mechanism that they know, and with certificates, under ACLs: one broker for all."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from compat_tests.families.aiokafka_client import Aiokafka
+from compat_tests.families.confluent import Confluent
+from compat_tests.families.family import Family, FromStart
+from compat_tests.families.java_client import JavaClient
+from compat_tests.families.json_lines import FranzGo, Sarama
+from compat_tests.families.kafka_python import KafkaPython
+from compat_tests.families.kcat import Kcat
+from compat_tests.harness.broker import TARGET
+from compat_tests.harness.records import Received, Sent, assert_same, generate
+from compat_tests.matrix.carried import assert_carried, records_of
+from compat_tests.matrix.client import Client
+from compat_tests.matrix.rows import ROWS
+from compat_tests.matrix.rows.jvm import Call, Jvm
+from compat_tests.security.client_security import GSSAPI, Security
+from compat_tests.security.kdc import LIBRARY, Kdc
+from compat_tests.security.mechanisms_broker import (
+    ALICE,
+    BOB,
+    MTLS,
+    PASSWORD_MECHANISMS,
+    SERVICE_PRINCIPAL,
+    USERS,
+    MechanismsBroker,
+)
+
+pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured for SASL by its command line")
+COUNT: Final = 10
+BEARER: Final = "OAUTHBEARER"
+EVERY: Final = (*PASSWORD_MECHANISMS, BEARER, MTLS)
+WITH_KERBEROS: Final = (*EVERY, GSSAPI)
+# In the order of their tests. The wheels of librdkafka have no GSSAPI; kcat of Debian has
+FAMILIES: Final[dict[type[Family], Sequence[str]]] = {
+    Confluent: EVERY,
+    KafkaPython: WITH_KERBEROS,
+    Aiokafka: WITH_KERBEROS,
+    # A JVM reads what is said of tokens and of Kerberos once, at its start
+    JavaClient: (BEARER, *PASSWORD_MECHANISMS, MTLS, GSSAPI),
+    FranzGo: WITH_KERBEROS,
+    Sarama: WITH_KERBEROS,
+    Kcat: (*PASSWORD_MECHANISMS, MTLS, GSSAPI),
+}
+OLD: Final[dict[str, Sequence[str]]] = {
+    "librdkafka 0.11.6": (*PASSWORD_MECHANISMS, MTLS),
+    "librdkafka 1.9.2": EVERY,
+    "java 0.9.0.1": (MTLS, GSSAPI),
+    "java 0.10.2.2": (*PASSWORD_MECHANISMS, MTLS, GSSAPI),
+    "java 2.8.2": WITH_KERBEROS,
+    "java 3.9.1": WITH_KERBEROS,
+    "kafka-go v0.4.51": (*PASSWORD_MECHANISMS, MTLS),
+    "kafkajs 2.2.4": EVERY,
+}
+OLD_ROWS: Final = [row for row in ROWS if row.name in OLD]
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    kdc = Kdc(tmp_path_factory.mktemp("kdc"))
+    kdc.broker_environment()
+    kdc.start()
+    try:
+        kdc.add(SERVICE_PRINCIPAL, *USERS)
+        for user in USERS:
+            kdc.log_in(user, f"{user}.keytab.tickets")
+        yield kdc
+    finally:
+        kdc.stop()
+
+
+@pytest.fixture(scope="module")
+def broker(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MechanismsBroker]:
+    broker = MechanismsBroker(tmp_path_factory.mktemp("mechanisms"), kdc)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def kerberos(broker: MechanismsBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in this process find the realm and alice's ticket, and those of Python the library."""
+    _, security = broker.security(GSSAPI)
+    assert security.login is not None
+    for name, value in security.login.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(LIBRARY))
+    library = importlib.import_module("gssapi")
+    for module in ("kafka.net.sasl.gssapi", "aiokafka.conn"):
+        monkeypatch.setattr(importlib.import_module(module), "gssapi", library, raising=False)
+
+
+@pytest.mark.usefixtures("kerberos")
+@pytest.mark.parametrize("kind", FAMILIES, ids=[kind.name for kind in FAMILIES])
+def test_a_family_knows_its_mechanisms(broker: MechanismsBroker, kind: type[Family]) -> None:
+    """With each one it writes, and reads all that is there."""
+    family = kind()
+    family.check()
+    topic, began_ms, sent = broker.new_topic(), now_ms(), list[Sent]()
+    try:
+        for mechanism in FAMILIES[kind]:
+            address, family.security = broker.security(mechanism)
+            records = generate(COUNT, 1, family.traits, seed=len(sent))
+            family.produce(address, topic, records, "none")
+            sent += records
+            assert_same(sent, family.consume(address, topic, FromStart(), {0: len(sent)}), began_ms)
+    finally:
+        family.close()
+
+
+@pytest.mark.parametrize("row", OLD_ROWS, ids=[row.name.replace(" ", "-") for row in OLD_ROWS])
+def test_an_old_client_knows_its_mechanisms(broker: MechanismsBroker, row: Client, tmp_path: Path) -> None:
+    client = copy.copy(row)
+    client.command()
+    topic, began_ms = broker.new_topic(partitions=2), now_ms()
+    portions = [records_of(client.abilities, COUNT, seed) for seed, _ in enumerate(OLD[row.name])]
+    calls: list[Call] = []
+    for index, (mechanism, records) in enumerate(zip(OLD[row.name], portions, strict=True), 1):
+        calls.append(Call(*broker.security(mechanism), topic, records))
+        calls.append(Call(*broker.security(mechanism), topic, count=index * COUNT))
+    answers = client.each(calls, tmp_path) if isinstance(client, Jvm) else [call_of(client, call) for call in calls]
+    for index, found in enumerate(answers[1::2], 1):
+        sent = [record for records in portions[:index] for record in records]
+        assert_carried(sent, found, client.abilities, client.abilities, began_ms)
+
+
+def call_of(client: Client, call: Call) -> list[Received]:
+    client.security = call.security
+    if call.records:
+        client.produce_each(call.bootstrap, call.topic, {"none": call.records})
+        return []
+    return client.read(call.bootstrap, call.topic, call.count)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
