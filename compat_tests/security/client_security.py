@@ -179,7 +179,9 @@ class Security(NamedTuple):
         if self.login is not None and self.login.token:
             path = self.token_file(self.login)
             allowed = {"urls": path.as_uri(), "files": str(path)}
-            options += [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{name}={value}" for name, value in allowed.items()]
+            options += [
+                f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{name}={value}" for name, value in allowed.items()
+            ]
         if self.login is not None and self.login.kerberos:
             options.append(f"-Djava.security.krb5.conf={self.login.kerberos}")
         return options

@@ -1,4 +1,4 @@
-"""Fixtures: one broker with TLS for the session, and topics of it."""
+"""Fixtures: brokers with TLS and logins for the session, and a KDC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from compat_tests.harness.topics import new_topic
+from compat_tests.security import kdc
+from compat_tests.security.kdc import Kdc
 from compat_tests.security.login_broker import LoginBroker
+from compat_tests.security.mechanisms_broker import SERVICE_PRINCIPAL, USERS, MechanismsBroker
 from compat_tests.security.secure_broker import SecureBroker
 
 
@@ -36,6 +39,34 @@ def secure_topic(secure: SecureBroker) -> Callable[..., str]:
 def logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBroker]:
     """The broker where clients log in; tests add users of their own."""
     broker = LoginBroker(tmp_path_factory.mktemp("logins"))
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="session")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc | None]:
+    """A KDC with the keys of the broker and of its users, and their tickets; None where it is not installed."""
+    if not kdc.is_installed():
+        yield None
+        return
+    served = Kdc(tmp_path_factory.mktemp("kdc"))
+    served.start()
+    try:
+        served.add(SERVICE_PRINCIPAL, *USERS)
+        for user in USERS:
+            served.log_in(user, f"{user}.keytab.tickets")
+        yield served
+    finally:
+        served.stop()
+
+
+@pytest.fixture(scope="session")
+def mechanisms(realm: Kdc | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MechanismsBroker]:
+    """The broker with every mechanism; tests make topics of their own."""
+    broker = MechanismsBroker(tmp_path_factory.mktemp("mechanisms"), realm)
     broker.start()
     try:
         yield broker

@@ -34,7 +34,7 @@ class TokenIssuer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:  # noqa: N802  the library's name
+            def do_GET(self) -> None:
                 issuer.fetches += 1
                 body = issuer.key_set() if self.path == _PATH else b""
                 self.send_response(200 if body else 404)

@@ -273,7 +273,7 @@ class Connection:
             return
         self.closing = closing
         if reason is not None:
-            self._report_fault(self.client, reason)
+            self.report(reason)
         self._pending.clear()
         self._pending_bytes = 0
         if self._parked is not None:
@@ -290,6 +290,10 @@ class Connection:
         if self.unauthenticated is not None:
             self.unauthenticated.end()
             self.unauthenticated = None
+
+    def report(self, reason: str) -> None:
+        """Report the client's fault for the log, ahead of the close."""
+        self._report_fault(self.client, reason)
 
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
         """Answer no new request for `throttle_ms`. Queued replies are sent; a parked request continues (KIP-219)."""

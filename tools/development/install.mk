@@ -23,7 +23,7 @@ missing = { $(call say,$(1); the tests that need it are skipped); [[ "$${CI:-}" 
 # $(call needs,programs,what to install)
 needs = for program in $(1); do command -v $$program >/dev/null || $(call missing,$$program is not on the path: install $(2)); done
 
-.PHONY: runtime test spark lock jars kcat go node old connect sparks
+.PHONY: runtime test spark lock jars kcat kerberos go node old connect sparks
 
 # ------------------------------------------------------------------------------------------- the virtual environment
 
@@ -124,15 +124,34 @@ build/jars/.made: $(JAVA)/pom.xml $(wildcard $(JAVA)/*/pom.xml)
 	done
 	touch $@
 
-# A system package, installed only where the user is root already
+# $(call system_packages,test that all is there,packages,where apt is not): only where the user is root already
+define system_packages
+$(1) && exit
+command -v apt-get >/dev/null || $(call missing,no $(firstword $(2)) is on this machine ($(3)))
+[ "$$(id -u)" = 0 ] || $(call missing,no $(firstword $(2)) is on this machine: sudo apt-get install $(2))
+$(call say,$(2))
+export DEBIAN_FRONTEND=noninteractive
+install=(apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0 $(2))
+"$${install[@]}" || { apt-get update -qq; "$${install[@]}"; } # a new machine has no package lists yet
+endef
+
 kcat:
-	command -v kcat >/dev/null && exit
-	command -v apt-get >/dev/null || $(call missing,kcat is not on the path (on macOS: brew install kcat))
-	[ "$$(id -u)" = 0 ] || $(call missing,kcat is not on the path: sudo apt-get install kcat)
-	$(call say,kcat)
-	export DEBIAN_FRONTEND=noninteractive
-	install=(apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0 kcat)
-	"$${install[@]}" || { apt-get update -qq; "$${install[@]}"; } # a new machine has no package lists yet
+	$(call system_packages,command -v kcat >/dev/null,kcat,on macOS: brew install kcat)
+
+# A KDC with its programs, the module with which kcat speaks to it, and `gssapi`, which is built with MIT's headers. The
+# interpreter's own compiler flags would have it take minutes
+KDC := krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit
+GSSAPI := compat_tests/security/kerberos
+.PHONY: kdc
+kdc:
+	$(call system_packages,dpkg --status $(KDC) >/dev/null 2>&1,$(KDC),the tests of Kerberos need Debian or Ubuntu)
+
+kerberos: build/kerberos
+build/kerberos: export CFLAGS := -O0 -g0
+build/kerberos: OPTIONS = --no-binary gssapi --build-constraints $(GSSAPI)/gssapi-build.txt
+build/kerberos: CHECK = $(call needs,cc krb5-config,a C compiler and MIT Kerberos with its headers)
+build/kerberos: $(GSSAPI)/gssapi.txt $(GSSAPI)/gssapi-build.txt | kdc $(MADE)/headgate
+	$(folder)
 
 # $(call go_program,name,folder,arguments,package): go.sum has the checksum of every module
 define go_program

@@ -94,9 +94,17 @@ class Librdkafka(Program):
         producer = self.handle(rdkafka.PRODUCER, configuration)
         for record in records:
             library.check(library.producev(producer, *arguments(self.topic, record)), "producev")
-        library.check(library.flush(producer, LIMIT_MS), "flush")
-        self.raise_failures()
+        self.flush(producer)
         library.destroy(producer)
+
+    def flush(self, producer: c_void_p) -> None:
+        """Wait for the acknowledgements, or for the first failure."""
+        deadline_s = time.monotonic() + LIMIT_S
+        while error := self.library.flush(producer, 100):
+            self.raise_failures()
+            if time.monotonic() > deadline_s:
+                self.library.check(error, "flush")
+        self.raise_failures()
 
     def transact(self, name: str, group: str, transactions: Iterable[Transaction]) -> None:
         library = self.library

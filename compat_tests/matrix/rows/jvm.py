@@ -41,7 +41,7 @@ class Call(NamedTuple):
     security: Security
     topic: str
     records: Sequence[Sent] = ()
-    count: int = 0
+    record_count: int = 0
 
 
 class Jvm(Client):
@@ -81,8 +81,9 @@ class Jvm(Client):
         text = "".join(f"{self.line_of_call(call, directory / str(index))}\n" for index, call in enumerate(calls))
         done = subprocess.run(with_options, input=text, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
+        found = list(self.answers(done.stdout))
         assert not done.stderr, done.stderr
-        return list(self.answers(done.stdout))
+        return found
 
     def line_of_call(self, call: Call, path: Path) -> str:
         settings = call.security.of_java()
@@ -94,7 +95,7 @@ class Jvm(Client):
             # It asks for a group where it needs none
             settings |= {} if call.records else {"group.id": "unused"}
         file = write_properties(path.with_suffix(".properties"), settings)
-        options = {"bootstrap": call.bootstrap, "topic": call.topic, "count": str(call.count)}
+        options = {"bootstrap": call.bootstrap, "topic": call.topic, "count": str(call.record_count)}
         source = "-"
         if call.records:
             records = path.with_suffix(".records")
