@@ -44,7 +44,8 @@ def detect(size: int) -> ForeignProtocol | None:
     beginning = struct.pack(">i", size)
     if beginning[0] == _TLS_HANDSHAKE and beginning[1] == _TLS_MAJOR:
         return ForeignProtocol(
-            "the client speaks TLS, which this listener does not: set security.protocol=PLAINTEXT in the client",
+            "the client speaks TLS, which this listener does not: "
+            "set security.protocol=PLAINTEXT in the client (SASL_PLAINTEXT for a login)",
             _tls_alert(beginning[2]),
         )
     if beginning in _HTTP_METHODS:

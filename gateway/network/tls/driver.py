@@ -148,7 +148,8 @@ class TlsDriver(SocketDriver):
         with suppress(OSError):
             if self.socket.recv(4, socket.MSG_PEEK) in BEGINNINGS:
                 return UNTRUSTED_PROXY
-        return "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
+        setting = f"set security.protocol={self._tls.security_protocol} in the client"
+        return f"the client does not begin with TLS, as this listener needs: {setting}"
 
     @property
     def _sock(self) -> TlsSocket:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -26,6 +26,7 @@ from headgate.protocol.security.tls.settings import TlsProblem, TlsSettings
 from headgate.protocol.security.tls.store_files import FileIdentity, StoreFiles, is_reload_due
 from headgate.protocol.security.tls.stores import KeyStore, TrustStore
 
+SSL: Final = "SSL"
 _MS_OF_DAY = 86_400_000
 _DER = serialization.Encoding.DER
 
@@ -45,12 +46,19 @@ class ListenerTls:
     """TLS of one listener. Methods that read files block: the loop calls them in a thread, one at a time.
 
     The constructor raises TlsProblem for settings or stores that cannot be used: the broker does not start.
-    `is_inter_broker`: other brokers are reached with these settings too.
+    `is_inter_broker`: other brokers are reached with these settings too. `security_protocol` is SSL, or SASL_SSL.
     """
 
     def __init__(
-        self, settings: TlsSettings, clock: Clock, files: StoreFiles | None = None, *, is_inter_broker: bool = False
+        self,
+        settings: TlsSettings,
+        clock: Clock,
+        files: StoreFiles | None = None,
+        *,
+        is_inter_broker: bool = False,
+        security_protocol: str = SSL,
     ) -> None:
+        self.security_protocol = security_protocol
         self._clock = clock
         self._is_inter_broker = is_inter_broker
         self._files = files or StoreFiles()
@@ -162,11 +170,16 @@ def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None
     # With the embedded store there are no other brokers
     between_brokers = None if config.zookeeper_connect is None else config.inter_broker_listener
     for listener in config.listeners:
-        if config.listener_security_protocol_map[listener.name] in TLS_PROTOCOLS:
+        protocol = config.listener_security_protocol_map[listener.name]
+        if protocol in TLS_PROTOCOLS:
             try:
                 settings = of_listener(config, listener.name)
                 opened[listener.name] = ListenerTls(
-                    settings, clock, files, is_inter_broker=listener.name == between_brokers
+                    settings,
+                    clock,
+                    files,
+                    is_inter_broker=listener.name == between_brokers,
+                    security_protocol=protocol,
                 )
             except TlsProblem as error:
                 problems.append(str(error))

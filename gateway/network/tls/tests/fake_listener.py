@@ -20,6 +20,7 @@ class FakeListenerTls(NamedTuple):
 
     context: ssl.SSLContext
     is_optional: bool = False
+    security_protocol: str = "SSL"
 
     def principal_of(self, certificate: bytes | None) -> str:
         return "User:ANONYMOUS" if certificate is None else f"User:{len(certificate)} bytes"
@@ -36,17 +37,19 @@ def new_context(purpose: ssl.Purpose, authority: Authority = AUTHORITY, name: st
     return context
 
 
-def listener_tls_of(context: ssl.SSLContext, *, is_optional: bool = False) -> ListenerTls:
-    return cast("ListenerTls", FakeListenerTls(context, is_optional))
+def listener_tls_of(
+    context: ssl.SSLContext, *, is_optional: bool = False, security_protocol: str = "SSL"
+) -> ListenerTls:
+    return cast("ListenerTls", FakeListenerTls(context, is_optional, security_protocol))
 
 
 @cache
-def listener_tls(*, is_optional: bool = False) -> ListenerTls:
+def listener_tls(*, is_optional: bool = False, security_protocol: str = "SSL") -> ListenerTls:
     """Without session tickets: a client that has not read them resets the connection when it closes."""
     context = new_context(ssl.Purpose.CLIENT_AUTH, name="broker")
     context.num_tickets = 0
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
-    return listener_tls_of(context, is_optional=is_optional)
+    return listener_tls_of(context, is_optional=is_optional, security_protocol=security_protocol)
 
 
 @cache

@@ -31,7 +31,7 @@ from headgate.protocol.security.tls.tests.certificates import Authority
 pytestmark = [pytest.mark.sockets, pytest.mark.skipif(not sockets.AVAILABLE, reason="there is no epoll here")]
 
 LIMITS = Limits(1_000_000, 10_000_000, 1_000, 1_000, 0, 0, 0, 1_000, 30_000)
-PLAIN_CLIENT = "the client does not begin with TLS, as this listener needs: set security.protocol=SSL in the client"
+PLAIN_CLIENT = "the client does not begin with TLS, as this listener needs: set security.protocol={} in the client"
 
 
 class SecureServer:
@@ -175,14 +175,15 @@ def test_a_plain_client_reads_the_end_and_no_reset() -> None:
     run(scenario)
 
 
-def test_a_plain_client_is_refused_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_a_plain_client_is_refused_with_a_line(caplog: pytest.LogCaptureFixture, protocol: str) -> None:
     async def scenario(served: SecureServer) -> None:
         plain = await served.tcp()
         await plain.send_all(framed(b"hello"))
         assert await is_refused(plain)
 
-    run(scenario)
-    assert PLAIN_CLIENT in caplog.text
+    run(scenario, listener_tls(security_protocol=protocol))
+    assert PLAIN_CLIENT.format(protocol) in caplog.text
 
 
 def test_one_port_may_serve_both_while_clients_move(caplog: pytest.LogCaptureFixture) -> None:

@@ -198,6 +198,7 @@ def test_each_listener_over_tls_has_its_own(tmp_path: Path, monkeypatch: pytest.
         "SSL": f"{tmp_path}/broker.pem",
         "OUT": f"{tmp_path}/client.pem",
     }
+    assert {name: tls.security_protocol for name, tls in opened.items()} == {"SSL": "SSL", "OUT": "SASL_SSL"}
     text += "ssl.principal.mapping.rules=x\nlistener.name.out.ssl.enabled.protocols=x"
     with pytest.raises(ConfigError) as refused:
         open_all(BrokerConfig.load(text), Clock())
