@@ -241,6 +241,12 @@ class Authorization:
         self.context = copy(self.context)
         self.context.broker = _with_partitions(services, _AllowedPartitions(services.partitions, is_allowed))
 
+    def leave_to_handler(self) -> None:
+        """Have the handler ask `context.broker.authorizer` about each element, in steps."""
+        services = self.context.broker
+        if services.authorizer is not self._authorizer:
+            self.context = replace(self.context, broker=replace(services, authorizer=self._authorizer))
+
     def operations(self, resource: AclResource, name: str, possible: int) -> int:
         """The bit field of the `possible` operations that the client may do (KIP-430)."""
         if self._allows_all:  # it would note operations that no client asks for

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.tasks import Tasks
     from headgate.gateway.security.quotas.quota_manager import ClientLimits
     from headgate.gateway.security.tls.reloads import TlsReloads
+    from headgate.gateway.security.tokens.token_secrets import TokenSecrets
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
@@ -76,6 +77,8 @@ class Client:
     local_port: int
     listener: str = "PLAINTEXT"
     principal: str = ANONYMOUS
+    is_by_delegation_token: bool = False
+    """Whether the client has logged in by a delegation token (KIP-48)."""
     software_name: str = "unknown"
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
@@ -140,6 +143,8 @@ class Services:
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None
+    token_secrets: TokenSecrets | None = None
+    """The secrets of delegation tokens; None without `delegation.token.secret.key`."""
     authorizer: object | None = None
     """Decides what clients may do (`gateway.api.authorization.Authorizer`); None: they may do everything."""
     audit: AuditLog | None = None

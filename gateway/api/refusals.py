@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headgate.gateway.api.context import CloseConnection, HandlerContext, Services
 from headgate.protocol.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from headgate.gateway.security.tokens.token_secrets import TokenSecrets
+
+PLAINTEXT, SSL, ANONYMOUS = "PLAINTEXT", "SSL", "User:ANONYMOUS"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -39,6 +43,25 @@ def require_acls(context: HandlerContext, sentence: str) -> None:
     if not getattr(authorizer, "reads_acls", False):
         name = type(authorizer).__name__
         raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{sentence} The authorizer {name} keeps its own rules")
+
+
+def require_token_requests(context: HandlerContext) -> None:
+    """Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) unless the client may ask about delegation tokens.
+
+    The client must be known, by another way than by a token: otherwise a stolen token would last for ever.
+    """
+    client = context.client
+    protocol = context.broker.config.listener_security_protocol_map.get(client.listener, PLAINTEXT)
+    is_unknown = protocol == PLAINTEXT or (protocol == SSL and client.principal == ANONYMOUS)
+    if client.is_by_delegation_token or is_unknown:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def require_token_secrets(context: HandlerContext) -> TokenSecrets:
+    """The secrets of delegation tokens. Raises KafkaError(DELEGATION_TOKEN_AUTH_DISABLED) without a secret key."""
+    if context.broker.token_secrets is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return context.broker.token_secrets
 
 
 def or_close(read: Callable[[T], R], element: T) -> R:

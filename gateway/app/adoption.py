@@ -26,21 +26,23 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, I
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, new_topic_id
 from headgate.gateway.metadata.records import config_records, partition_records, quota_records, scram_records
 from headgate.gateway.security.acls.acls_image import binding_of
+from headgate.gateway.security.tokens.delegation_token import record_of as token_record
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
     END_TRANSACTION,
-    SECURITY_TYPES,
     TOPIC_RESOURCE,
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -87,7 +89,7 @@ class KafkaMetadata:
     scram: list[MetadataRecord] = field(default_factory=list)
     """The records about SCRAM credentials."""
     security: list[MetadataRecord] = field(default_factory=list)
-    """The records about permissions and limits."""
+    """The records about quotas and delegation tokens."""
     acls: dict[bytes, AccessControlEntryRecord] = field(default_factory=dict)
 
     def apply(self, record: MetadataRecord) -> None:
@@ -106,7 +108,7 @@ class KafkaMetadata:
                     own[record.name] = record.value
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 self.scram.append(record)
-            case ClientQuotaRecord():
+            case ClientQuotaRecord() | DelegationTokenRecord() | RemoveDelegationTokenRecord():
                 self.security.append(record)
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
@@ -211,10 +213,6 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
             reading.take(value)
     except BadFile as error:
         logger.warning("%s; only the %d records of Kafka's metadata before that place are used", error, reading.count)
-    for kind, count in sorted(reading.security.items()):
-        logger.warning(
-            "%d records of %s are not adopted: everybody may do everything, until security is set up here", count, kind
-        )
     logger.info("%s: %d records, %d of them of kinds without meaning here", directory, reading.count, reading.unknown)
     return reading.metadata if reading.metadata.topics or reading.metadata.acls else None
 
@@ -225,7 +223,6 @@ class _Reading:
     def __init__(self) -> None:
         self.metadata = KafkaMetadata()
         self.count = self.unknown = 0
-        self.security: Counter[str] = Counter()
         self._begun: list[MetadataRecord] | None = None
 
     def take(self, value: bytes) -> None:
@@ -243,8 +240,6 @@ class _Reading:
                 self.metadata.apply(one)
         elif record is None:
             self.unknown += 1
-            if kind in SECURITY_TYPES:
-                self.security[SECURITY_TYPES[kind]] += 1
         elif self._begun is not None:
             self._begun.append(record)
         else:
@@ -304,6 +299,7 @@ def plan(
     if known is not None:
         _adopt_scram_credentials(known, adopted)
         _adopt_quotas(known, adopted)
+        _adopt_tokens(known, config, adopted)
     _adopt_acls(known, config, adopted)
     _warn_of_other_configs(known, adopted)
     return adopted
@@ -421,6 +417,18 @@ def _adopt_quotas(known: KafkaMetadata, adopted: Adopted) -> None:
         adopted.records += quota_records(entity, {**values})
         shown = " ".join(f"{key}={value:g}" for key, value in values.items())
         adopted.notes.append((logging.INFO, f"quotas of {entity.title}: {shown}"))
+
+
+def _adopt_tokens(known: KafkaMetadata, config: BrokerConfig, adopted: Adopted) -> None:
+    tokens = Image.empty().apply_all(known.security).tokens
+    adopted.records += map(token_record, tokens.values())
+    if tokens and not (config.delegation_token_secret_key or config.delegation_token_master_key):
+        adopted.warn(
+            f"{len(tokens)} delegation tokens are adopted, but no client can log in by one: set Kafka's "
+            "delegation.token.secret.key"
+        )
+    elif tokens:
+        adopted.notes.append((logging.INFO, f"{len(tokens)} delegation tokens"))
 
 
 def _adopt_acls(known: KafkaMetadata | None, config: BrokerConfig, adopted: Adopted) -> None:

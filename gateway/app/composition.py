@@ -33,6 +33,7 @@ from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.maintenance.replication_metrics import ReplicationMetrics
+from headgate.gateway.maintenance.token_expiry import TokenExpiry
 from headgate.gateway.maintenance.unread_offsets import UnreadOffsets
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.image import Image
@@ -81,6 +82,7 @@ if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is 
     from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
     from headgate.gateway.security.tls.listener_tls import ListenerTls
     from headgate.gateway.security.tls.reloads import TlsReloads
+    from headgate.gateway.security.tokens.token_secrets import TokenSecrets
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
@@ -363,6 +365,7 @@ class BrokerParts:
             fetch_keys=key_documents.fetcher,
             acceptor=gssapi_context.acceptor,
             default_realm=gssapi_context.default_realm,
+            find_token=None if self.services.token_secrets is None else self.services.token_secrets.begin_login,
         )
         listeners = SaslListeners(config, parts)
         self.metadata.on_change(lambda *_: listeners.refresh())
@@ -521,10 +524,20 @@ class BrokerParts:
             zookeeper_groups=self._group_view(),
             audit=self.audit,
             tls_reloads=self._make_tls_reloads(),
+            token_secrets=self._make_token_secrets(),
         )
 
     def _limits(self) -> Limits:
         return limits_of(self.config, max_connections_for(self._open_files), self._address_limits)
+
+    def _make_token_secrets(self) -> TokenSecrets | None:
+        """The secrets of delegation tokens; a broker without a secret key imports none of it."""
+        secret_key = self.config.delegation_token_secret_key or self.config.delegation_token_master_key
+        if secret_key is None or not secret_key.text:
+            return None
+        from headgate.gateway.security.tokens.token_secrets import TokenSecrets
+
+        return TokenSecrets(secret_key.text, lambda: self.metadata.image.tokens, self.clock.now_ms)
 
     def _make_isr_manager(self, zookeeper: ZooKeeperConnection) -> IsrChanges:
         from headgate.gateway.zookeeper.metadata.isr_manager import ZooKeeperIsrManager
@@ -628,6 +641,8 @@ class BrokerParts:
             self.services.offset_stores.start(self._marks)
         self.log_loader.start()
         self._source.start(self.stall_watch)
+        if self.services.token_secrets is not None:
+            TokenExpiry(self.metadata, self.config, self.clock, self.scheduler).start()
         if self.services.tls_reloads is not None:
             self.services.tls_reloads.start()
 

@@ -197,6 +197,14 @@ class Settings:
     headgate_audit_log: str | None = row(STRING, None, "",
      "A file that gets a JSON line for each login, each refusal of the authorizer, and each change of topics, configs, ACLs, users, quotas and tokens by a client.")
 
+    # Delegation tokens
+    delegation_token_secret_key: Secret | None = row(PASSWORD, None, "",
+     "The key from which the secrets of delegation tokens are made, the same on all brokers of a cluster. Without a key there are no tokens.")
+    delegation_token_master_key: Secret | None = row(PASSWORD, None, "", "The older name of delegation.token.secret.key.")
+    delegation_token_max_lifetime_ms: int = row(LONG, "604800000", "1..", "How long after its creation a delegation token may be renewed at most.")
+    delegation_token_expiry_time_ms: int = row(LONG, "86400000", "1..", "How long a delegation token is valid after its creation, and after each renewal.")
+    delegation_token_expiry_check_interval_ms: int = row(LONG, "3600000", "1..", "How often expired delegation tokens are deleted.")
+
     # Log
     log_dir: str = row(STRING, "data", "",
      "The data directory, if log.dirs is not set. The default is below the working directory, because many systems empty /tmp.")

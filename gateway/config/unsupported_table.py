@@ -61,9 +61,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      jwt.retriever.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
      jwt.validator.class:class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"""),
     ("clients are not authenticated yet", "",
-     """security.providers
-     delegation.token.expiry.check.interval.ms:long=3600000 delegation.token.expiry.time.ms:long=86400000 -delegation.token.master.key*
-     delegation.token.max.lifetime.ms:long=604800000 delegation.token.secret.key*"""),
+     """security.providers"""),
     ("no password can be set at run time, so none is stored", "password.encoder.",
      "-cipher.algorithm=AES/CBC/PKCS5Padding -iterations:int=4096 -key.length:int=128 -keyfactory.algorithm -old.secret* -secret*"),
     ("set the default of clients by kafka-configs --entity-type clients --entity-default", "",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage, binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity, Quotas
 from headgate.gateway.security.sasl.scram_credentials import UserCredentials
+from headgate.gateway.security.tokens.delegation_token import NO_TOKENS, DelegationToken, Tokens, token_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -21,12 +22,14 @@ from headgate.protocol.internal.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -125,6 +128,7 @@ class Image(NamedTuple):
     scram_credentials: UserCredentials = _NO_CREDENTIALS
     quotas: Quotas = _NO_QUOTAS
     acls: AclsImage = NO_ACLS
+    tokens: Tokens = NO_TOKENS
 
     @classmethod
     def empty(cls, cluster_id: str = "", controller_id: int = -1, brokers: Iterable[Node] = ()) -> Image:
@@ -193,6 +197,7 @@ class _Draft:
         self._scram_credentials: dict[str, Mapping[int, ScramCredential]] | None = None  # a copy, if any one changes
         self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None  # a copy, if any quota changes
         self._acls: AclsDraft | None = None
+        self._tokens: dict[str, DelegationToken] | None = None  # a copy, if any token changes
         self._partitions: dict[bytes, list[PartitionState]] = {}
         self._registrations: Counter[int] = Counter()
 
@@ -215,6 +220,7 @@ class _Draft:
             scram_credentials=self._credentials,
             quotas=self._image.quotas if self._quotas is None else self._quotas,
             acls=self._image.acls if self._acls is None else self._acls.finish(),
+            tokens=self._image.tokens if self._tokens is None else self._tokens,
         )
 
     def _raise_epochs(self) -> None:
@@ -325,6 +331,17 @@ class _Draft:
             self._acls = AclsDraft(self._image.acls)
         return self._acls
 
+    def delegation_token(self, record: DelegationTokenRecord) -> None:
+        self._changed_tokens()[record.token_id] = token_of(record)
+
+    def remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self._changed_tokens().pop(record.token_id, None)  # others may have been faster
+
+    def _changed_tokens(self) -> dict[str, DelegationToken]:
+        if self._tokens is None:
+            self._tokens = dict(self._image.tokens)
+        return self._tokens
+
     def _name(self, topic_id: bytes) -> str:
         name = self._names.get(topic_id)
         if name is None:
@@ -378,4 +395,6 @@ _APPLY: dict[type[MetadataRecord], Callable[[_Draft, Any], None]] = {
     RemoveUserScramCredentialRecord: _Draft.remove_scram_credential,
     AccessControlEntryRecord: _Draft.acl,
     RemoveAccessControlEntryRecord: _Draft.remove_acl,
+    DelegationTokenRecord: _Draft.delegation_token,
+    RemoveDelegationTokenRecord: _Draft.remove_delegation_token,
 }

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.security.acls.acls_image import record_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
+from headgate.gateway.security.tokens.delegation_token import record_of as token_record
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ClientQuotaRecord,
@@ -104,5 +105,6 @@ def image_records(image: Image, removed: Collection[bytes]) -> Iterator[Metadata
         yield from config_records(topic.name, topic.configs)
     for acl_id, binding in image.acls.by_id.items():
         yield record_of(binding, acl_id)
+    yield from map(token_record, image.tokens.values())
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=image.controller_id, next_producer_id=image.next_producer_id)

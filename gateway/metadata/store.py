@@ -45,7 +45,9 @@ from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -460,6 +462,11 @@ def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
             yield f"a SCRAM credential of user {record.name!r} was set"
         elif isinstance(record, RemoveUserScramCredentialRecord):
             yield f"a SCRAM credential of user {record.name!r} was removed"
+        elif isinstance(record, DelegationTokenRecord):
+            done = "changed" if record.token_id in old.tokens else f"created by {record.requester}"
+            yield f"delegation token {record.token_id} of {record.owner} was {done}"
+        elif isinstance(record, RemoveDelegationTokenRecord):
+            yield f"delegation token {record.token_id} was deleted"
         elif isinstance(record, ClientQuotaRecord):
             entity = QuotaEntity.of((part.entity_type, part.entity_name) for part in record.entity)
             yield f"{record.key} of {entity.title} was {'removed' if record.remove else f'set to {record.value:g}'}"

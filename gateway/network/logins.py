@@ -112,7 +112,7 @@ class Login:
     def _admit(self, login: LoggedIn) -> None:
         """The client is known: other requests are served from now on."""
         client = self._connection.client
-        client.principal = login.principal
+        client.principal, client.is_by_delegation_token = login.principal, login.is_by_delegation_token
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

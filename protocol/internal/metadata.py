@@ -37,8 +37,6 @@ GROUP_RESOURCE = 32
 # Types of Kafka's records that this module does not read. The records between a begin and an end are one change; an
 # abort discards them (KIP-866).
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-# Types of Kafka's records about permissions and limits.
-SECURITY_TYPES = {10: "delegation tokens"}
 
 
 class BrokerEndpoint(Struct):
@@ -113,6 +111,18 @@ class RemoveTopicRecord(Message, key=9, versions="0", flexible="0+"):
     topic_id: uuid = v("0+")
 
 
+class DelegationTokenRecord(Message, key=10, versions="0", flexible="0+"):
+    """A delegation token was created, or has another end (KIP-48). Principals are as `User:alice`; times in ms."""
+
+    owner: string = v("0+")
+    requester: string = v("0+")
+    renewers: array[string] = v("0+")
+    issue_timestamp: int64 = v("0+")
+    max_timestamp: int64 = v("0+")
+    expiration_timestamp: int64 = v("0+")
+    token_id: string = v("0+")
+
+
 class UserScramCredentialRecord(Message, key=11, versions="0", flexible="0+"):
     """A user got a SCRAM credential (KIP-554). `mechanism`: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. The repr hides keys."""
 
@@ -184,12 +194,19 @@ class RemoveAccessControlEntryRecord(Message, key=19, versions="0", flexible="0+
     id: uuid = v("0+")
 
 
+class RemoveDelegationTokenRecord(Message, key=26, versions="0", flexible="0+"):
+    """A delegation token was deleted."""
+
+    token_id: string = v("0+")
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | TopicRecord
     | PartitionRecord
     | ConfigRecord
     | RemoveTopicRecord
+    | DelegationTokenRecord
     | UserScramCredentialRecord
     | FeatureLevelRecord
     | ClientQuotaRecord
@@ -197,6 +214,7 @@ MetadataRecord: TypeAlias = (
     | RemoveUserScramCredentialRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
+    | RemoveDelegationTokenRecord
 )
 RECORDS: dict[int, type[MetadataRecord]] = {
     record.api_key: record
@@ -206,6 +224,7 @@ RECORDS: dict[int, type[MetadataRecord]] = {
         PartitionRecord,
         ConfigRecord,
         RemoveTopicRecord,
+        DelegationTokenRecord,
         UserScramCredentialRecord,
         FeatureLevelRecord,
         ClientQuotaRecord,
@@ -213,6 +232,7 @@ RECORDS: dict[int, type[MetadataRecord]] = {
         RemoveUserScramCredentialRecord,
         AccessControlEntryRecord,
         RemoveAccessControlEntryRecord,
+        RemoveDelegationTokenRecord,
     )
 }
 

@@ -44,6 +44,7 @@ from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from headgate.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -53,6 +54,7 @@ from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from headgate.protocol.messages.describe_acls import DescribeAclsRequest
 from headgate.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest
+from headgate.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -63,6 +65,7 @@ from headgate.protocol.messages.describe_transactions import DescribeTransaction
 from headgate.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from headgate.protocol.messages.end_txn import EndTxnRequest
+from headgate.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -97,6 +100,7 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.messages.sync_group import SyncGroupRequest
@@ -379,8 +383,25 @@ def state(broker: Broker) -> Any:
     return groups, ends, image.topics, image.configs, image.features, image.next_producer_id, security
 
 
+# Refused on this listener, as on any without a login; `gateway.security.tokens.tests.tokens_scenario` has their ACLs
+OF_TOKENS: list[type[Message]] = [
+    CreateDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+]
+
+
+@pytest.mark.parametrize("request_type", OF_TOKENS, ids=lambda one: one.__name__)
+def test_nobody_has_tokens_without_a_login(request_type: type[Message], broker: Broker) -> None:
+    authorizer = ScriptedAuthorizer(lambda *_: True)
+    response = broker.ask(request_type(), load()[request_type.api_key].served_max, authorizer)
+    assert codes(response) == {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED}
+
+
 def test_every_served_api_has_a_case() -> None:
-    assert {case.request.api_key for case in CASES} == load().keys() - {one.api_key for one in BETWEEN_BROKERS}
+    others = {one.api_key for one in (*BETWEEN_BROKERS, *OF_TOKENS)}
+    assert {case.request.api_key for case in CASES} == load().keys() - others
 
 
 @pytest.mark.parametrize("request_type", BETWEEN_BROKERS, ids=lambda one: one.__name__)
@@ -399,7 +420,8 @@ def test_only_apis_of_a_new_connection_are_for_everybody() -> None:
     open_to_all = {
         one.request for one in load().values() if any(served.authorize is unrestricted for served in one.ranges)
     }
-    assert open_to_all == {ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest}
+    by_secret = {RenewDelegationTokenRequest, ExpireDelegationTokenRequest}
+    assert open_to_all == {ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest} | by_secret
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)

@@ -15,15 +15,18 @@ from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.metadata.records import quota_records
 from headgate.gateway.security.acls.acls_image import binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
+from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     AccessControlEntryRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -338,10 +341,14 @@ def test_a_change_of_kafkas_metadata_counts_when_it_has_ended() -> None:
     assert found["c"].topic_id != IDS[2]
 
 
-def test_who_may_do_what_is_not_adopted_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), bytes((1, 10, 0, 9)))
+def test_delegation_tokens_are_adopted(caplog: pytest.LogCaptureFixture) -> None:
+    kept, other = (DelegationTokenRecord("User:a", "User:b", ["User:c"], 1, 3, 2, name) for name in ("kept", "gone"))
+    made = (kept, other, RemoveDelegationTokenRecord("gone"))
+    files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *map(encode, made))
     assert adopt(files)
-    assert "1 records of delegation tokens are not adopted" in caplog.text
+    token = DelegationToken("kept", "User:a", "User:b", ("User:c",), 1, 3, 2)
+    assert image(files).tokens == {"kept": token}
+    assert "1 delegation tokens are adopted, but no client can log in by one" in caplog.text
 
 
 def test_scram_credentials_are_adopted(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage
 from headgate.gateway.security.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
+from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -48,6 +49,13 @@ bindings = st.builds(
     *(st.sampled_from(AclOperation), st.sampled_from(AclPermission)),
 )
 
+principals = st.sampled_from(["User:a", "User:b:c", "Group:"])
+times = st.integers(0, 1 << 62)
+tokens = st.builds(
+    *(DelegationToken, st.text(max_size=3), principals, principals),
+    *(st.lists(principals, max_size=3).map(tuple), times, times, times),
+)
+
 
 @st.composite
 def images(draw: st.DrawFn) -> Image:
@@ -67,6 +75,7 @@ def images(draw: st.DrawFn) -> Image:
         scram_credentials=draw(st.dictionaries(st.text(max_size=3), credentials, max_size=3)),
         quotas=draw(st.dictionaries(entities, quotas, max_size=3)),
         acls=acls_of(draw(st.sets(bindings, max_size=4))),
+        tokens={token.token_id: token for token in draw(st.lists(tokens, max_size=3))},
     )
 
 
@@ -102,7 +111,7 @@ def test_all_that_an_image_has_is_recorded_or_of_this_start() -> None:
     """Whoever gives an image something more decides here whether a snapshot has it."""
     of_this_start = {"cluster_id", "controller_id", "brokers"}
     recorded = {"topics", "topic_names", "features", "configs", "next_producer_id", "scram_credentials"}
-    recorded |= {"acls", "quotas"}
+    recorded |= {"acls", "quotas", "tokens"}
     assert set(Image._fields) == of_this_start | recorded
     assert set(Topic._fields) == {"name", "topic_id", "partitions", "configs"}
     in_log = {"leader", "leader_epoch", "replicas", "isr", "partition_epoch", "adding_replicas", "removing_replicas"}

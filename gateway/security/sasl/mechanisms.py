@@ -16,7 +16,7 @@ from headgate.gateway.security.sasl.gssapi import GssapiExchange, GssContext
 from headgate.gateway.security.sasl.kerberos_names import InvalidRule, ShortNamer
 from headgate.gateway.security.sasl.oauthbearer import OAuthBearerExchange, TokenValidator
 from headgate.gateway.security.sasl.plain import JaasUsers, PlainExchange, ScramPasswords
-from headgate.gateway.security.sasl.scram import ScramExchange, TokenLookup, no_tokens
+from headgate.gateway.security.sasl.scram import ScramExchange, TokenLookup
 from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
 from headgate.gateway.security.sasl.server_exchange import SaslListener
 from headgate.gateway.security.sasl.settings import JAAS_CONFIG, BearerSettings, SaslSettings, of_listener
@@ -54,7 +54,7 @@ class SaslParts:
     fetch_keys: Callable[[str], Callable[[], bytes]]
     acceptor: Callable[[Mapping[str, str]], Callable[[], GssContext]]
     default_realm: Callable[[], str]
-    find_token: TokenLookup = no_tokens
+    find_token: TokenLookup | None = None
 
 
 def check(settings: SaslSettings) -> None:

@@ -22,7 +22,13 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, refused
+from headgate.gateway.security.sasl.exchange import (
+    Authenticated,
+    AuthenticationFailed,
+    Challenge,
+    SaslComputation,
+    refused,
+)
 from headgate.gateway.security.sasl.scram_credentials import ScramCredentials, TokenCredential
 from headgate.protocol.security.sasl.scram_keys import MIN_ITERATIONS, ScramCredential, ScramMechanism
 
@@ -49,12 +55,11 @@ _CLIENT_FINAL: Final = re.compile(
 )
 
 
-TokenLookup: TypeAlias = Callable[[ScramMechanism, str], TokenCredential | None]
-"""The delegation tokens of a cluster: a mechanism and a token's id in; its credential, or None, also after its end."""
+TokenLookup: TypeAlias = Callable[[ScramMechanism, str, bytes], Callable[[], TokenCredential]]
+"""The delegation tokens of a cluster.
 
-
-def no_tokens(_mechanism: ScramMechanism, _token_id: str) -> None:
-    """There are no delegation tokens: return None."""
+A mechanism, a token's id and a salt in; the computation of the credential out, for a thread.
+"""
 
 
 class ClientFirst(NamedTuple):
@@ -68,16 +73,19 @@ class ClientFirst(NamedTuple):
 
 
 class ScramExchange:
-    """One login by SCRAM. No step takes long: the client has salted the password."""
+    """One login by SCRAM. The step that salts the secret of a delegation token is for a thread; no other takes long."""
 
     def __init__(
         self,
         mechanism: ScramMechanism,
         credentials: ScramCredentials,
         new_nonce: Callable[[], str],
-        find_token: TokenLookup = no_tokens,
+        find_token: TokenLookup | None = None,
     ) -> None:
-        """`new_nonce` gives a random text of printable ASCII without commas, at least 128 bits."""
+        """`new_nonce` gives a random text of printable ASCII without commas, at least 128 bits.
+
+        `find_token`: None without delegation tokens.
+        """
         self._mechanism = mechanism
         self._credentials = credentials
         self._new_nonce = new_nonce
@@ -85,34 +93,45 @@ class ScramExchange:
         self._challenge: _Issued | None = None
         self._is_over = False
 
-    def step(self, token: bytes) -> Challenge | Authenticated:
+    def step(self, token: bytes) -> Challenge | Authenticated | SaslComputation:
         """Take a message of the client. Raises AuthenticationFailed."""
         if self._is_over:
             raise AuthenticationFailed("a SCRAM message follows the end of its exchange")
         issued, self._challenge = self._challenge, None
         if issued is None:
             self._is_over = True  # unless the message is valid
-            self._challenge = self._issue(read_client_first(token))
-            self._is_over = False
-            return Challenge(self._challenge.server_first)
+            return self._begin(read_client_first(token))
         self._is_over = True
         return self._finish(issued, token)
 
-    def _issue(self, first: ClientFirst) -> _Issued:
+    def _begin(self, first: ClientFirst) -> Challenge | SaslComputation:
         if first.authorization_id not in {"", first.user}:
             raise refused("Authentication failed: Client requested an authorization id that is different from username")
-        token = self._find_token(self._mechanism, first.user) if first.is_token else None
-        found = self._credentials.find(self._mechanism, first.user) if not first.is_token else None
-        credential = token.credential if token is not None else found
-        is_known = credential is not None
-        credential = credential or self._credentials.decoy(self._mechanism, first.user)
+        decoy = self._credentials.decoy(self._mechanism, first.user)
+        if not first.is_token:
+            found = self._credentials.find(self._mechanism, first.user)
+            return self._issue(first, None, found or decoy, is_known=found is not None)
+        if self._find_token is None:
+            return self._issue(first, None, decoy, is_known=False)
+        compute = self._find_token(self._mechanism, first.user, decoy.salt)
+
+        def issue() -> Challenge:
+            token = compute()
+            return self._issue(first, token, token.credential, is_known=token.owner is not None)
+
+        return SaslComputation(issue)
+
+    def _issue(
+        self, first: ClientFirst, token: TokenCredential | None, credential: ScramCredential, *, is_known: bool
+    ) -> Challenge:
         if credential.iterations < MIN_ITERATIONS:
             raise AuthenticationFailed(f"the credential has {credential.iterations} iterations, below {MIN_ITERATIONS}")
         nonce = first.nonce + self._new_nonce().encode()
         salt = base64.b64encode(credential.salt)
-        return _Issued(
-            first, token, credential, is_known, nonce, b"r=%b,s=%b,i=%d" % (nonce, salt, credential.iterations)
-        )
+        server_first = b"r=%b,s=%b,i=%d" % (nonce, salt, credential.iterations)
+        self._challenge = _Issued(first, token, credential, is_known, nonce, server_first)
+        self._is_over = False
+        return Challenge(server_first)
 
     def _finish(self, issued: _Issued, token: bytes) -> Authenticated:
         match = _CLIENT_FINAL.fullmatch(token)
@@ -126,7 +145,7 @@ class ScramExchange:
             raise AuthenticationFailed("Invalid client credentials", user=issued.first.user)
         signature = hmac.digest(issued.credential.server_key, auth_message, self._mechanism.hash_name)
         reply = b"v=" + base64.b64encode(signature)
-        if issued.token is not None:
+        if issued.token is not None and issued.token.owner is not None:
             return Authenticated(issued.token.owner, reply, issued.token.expires_at_ms, is_by_delegation_token=True)
         return Authenticated(issued.first.user, reply)
 

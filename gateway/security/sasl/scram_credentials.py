@@ -14,9 +14,12 @@ _DECOY_SALT_LENGTH: Final = 26  # as Kafka's tools make salts
 
 
 class TokenCredential(NamedTuple):
-    """The credential of a delegation token (KIP-48): its owner, by the name of the principal, and its end."""
+    """The credential of a delegation token (KIP-48): its owner, by the name of the principal, and its end.
 
-    owner: str
+    The owner is None if there is no such token: then the credential has the place of one.
+    """
+
+    owner: str | None
     credential: ScramCredential
     expires_at_ms: int | None
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
 from headgate.gateway.security.acls.acls_image import image_of
+from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.gateway.zookeeper.layout.acls import AclNode, pattern_of
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
@@ -39,6 +40,7 @@ from headgate.gateway.zookeeper.layout.configs import (
 )
 from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
 from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES, quota_entity, quotas_in
+from headgate.gateway.zookeeper.layout.tokens import decode_token, token_id_of, token_path
 from headgate.gateway.zookeeper.layout.topics import (
     TOPICS_PATH,
     LeaderAndIsr,
@@ -123,6 +125,8 @@ class ClusterTree(NamedTuple):
     deleting: frozenset[str]
     invalid: tuple[InvalidNode, ...]
     acls: Mapping[ResourcePattern, StoredAcls]
+    token_versions: Mapping[str, int]
+    """By the id of a delegation token: the version of its node."""
 
 
 def oldest(_topic_id: bytes, names: Sequence[str]) -> str:
@@ -162,11 +166,13 @@ class _Reading:
         topics = self._with_unique_ids(dict(self._topics()), keeps_id)
         ids = {name: nodes.assignment.topic_id or self._new_topic_id() for name, nodes in topics.items()}
         configs = dict(self._configs())
-        acls = dict(self._acls())
+        acls, tokens = dict(self._acls()), dict(self._tokens())
         image = self._image(topics, ids, configs, controller)
         if acls:
             bindings = (binding for stored in acls.values() for binding in stored.node.bindings)
             image = image._replace(acls=image_of(bindings))
+        if tokens:
+            image = image._replace(tokens=tokens)
         return ClusterTree(
             image,
             topics,
@@ -182,6 +188,7 @@ class _Reading:
             frozenset(self._children.get(DELETE_TOPICS_PATH, ())),
             tuple(self._invalid),
             acls,
+            {token_id: self._version(token_path(token_id)) for token_id in tokens},
         )
 
     def _image(
@@ -292,6 +299,14 @@ class _Reading:
                 stored = self._tried(path, AclNode.decode, pattern, node.data)
                 if stored is not None:
                     yield pattern, StoredAcls(stored, node.version)
+
+    def _tokens(self) -> Iterator[tuple[str, DelegationToken]]:
+        for path, node in self._tree.items():
+            token_id = token_id_of(path)
+            if token_id is not None:
+                token = self._tried(path, decode_token, path, node.data)
+                if token is not None:
+                    yield token_id, token
 
     def _brokers(self) -> Iterator[tuple[int, Node]]:
         for name in self._children.get(BROKER_IDS_PATH, ()):

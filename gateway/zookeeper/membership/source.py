@@ -39,6 +39,7 @@ from headgate.gateway.zookeeper.metadata.acl_watcher import (
 )
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.reading import NodesByPath, Watches, read_broker_nodes, read_node, read_tree
+from headgate.gateway.zookeeper.metadata.token_watcher import ensure_token_paths, read_tokens, reads_tokens
 from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
 from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders, Replicas
@@ -84,7 +85,7 @@ class ZooKeeperSource:
         node_id = base.config.node_id
         self._member = JoiningBroker(connection.connect, node_id, _owner(base))
         self._is_elected = False
-        self._reads_acls = reads_acls(base.config)
+        self._reads_acls, self._reads_tokens = reads_acls(base.config), reads_tokens(base.config)
         self._store: ZooKeeperMetadataStore | None = None
         base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
 
@@ -240,6 +241,8 @@ class ZooKeeperSource:
         yield from join(session, member)
         if self._reads_acls:
             yield from ensure_acl_paths(session)
+        if self._reads_tokens:
+            yield from ensure_token_paths(session)
         version = yield from self._become_controller(session)
         self._is_elected = version is not None
         if version is None:
@@ -261,7 +264,7 @@ class ZooKeeperSource:
     def _read_as_broker(self, session: Session) -> Task[ClusterTree]:
         """The cluster without its topics. Raises Overtaken while the first controller creates the cluster."""
         tree = yield from read_broker_nodes(session, self._watches.note)
-        cluster = read_cluster(tree | (yield from self._acls(session)), self._new_topic_id)
+        cluster = read_cluster(tree | (yield from self._secured(session)), self._new_topic_id)
         if cluster.controller is None:
             raise Overtaken("the controller changes")
         if not cluster.image.cluster_id:
@@ -271,15 +274,16 @@ class ZooKeeperSource:
 
     def _read(self, session: Session, version: int) -> Task[ClusterTree]:
         tree = yield from read_tree(session, self._watches.note)
-        tree |= yield from self._acls(session)
+        tree |= yield from self._secured(session)
         cluster = read_cluster(tree, self._new_topic_id, self._keeps_id)
         if cluster.controller_epoch_version != version:
             raise Overtaken("another controller wrote its epoch")
         return cluster
 
-    def _acls(self, session: Session) -> Task[NodesByPath]:
-        """The nodes of ACLs; none without an authorizer that reads them."""
-        return (yield from read_acls(session, self._watches.note)) if self._reads_acls else {}
+    def _secured(self, session: Session) -> Task[NodesByPath]:
+        """The nodes of ACLs and tokens; none without an authorizer that reads ACLs, or a key of tokens."""
+        tree = (yield from read_acls(session, self._watches.note)) if self._reads_acls else {}
+        return tree | ((yield from read_tokens(session, self._watches.note)) if self._reads_tokens else {})
 
     def _become_controller(self, session: Session) -> Task[int | None]:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`.

@@ -23,8 +23,9 @@ from headgate.gateway.zookeeper.layout.acls import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.metadata.notifications import Notifications
 from headgate.gateway.zookeeper.metadata.reading import NodesByPath, StoreParts, read_many, read_node
-from headgate.gateway.zookeeper.requests import children, ensure, get, remove
+from headgate.gateway.zookeeper.requests import children, ensure
 from headgate.gateway.zookeeper.session import Session, Watch
 from headgate.protocol.acls import AclBinding, ResourcePattern
 from headgate.protocol.internal.metadata import MetadataRecord, RemoveAccessControlEntryRecord
@@ -32,7 +33,6 @@ from headgate.protocol.internal.metadata import MetadataRecord, RemoveAccessCont
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
-NOTIFICATION_MS: Final = 15 * 60 * 1000
 ACL_DIRECTORIES: Final = (*CHANGES_PATHS, *TYPE_PATHS)
 
 
@@ -75,11 +75,9 @@ class AclWatcher:
         self.directories: tuple[str, ...] = ACL_DIRECTORIES if reads_acls(parts.config) else ()
         """The paths to read after all watches were lost; none without an authorizer."""
         self._session = parts.session
-        self._watches = parts.watches
         self._nodes = parts.nodes
-        self._clock = parts.clock
         self._store = parts.store
-        self._notifications: dict[str, int] = {}  # path -> when it was created, in ms
+        self.notifications = Notifications(parts)
 
     def take_records(self) -> list[MetadataRecord]:
         """Take the differences since the last call."""
@@ -89,48 +87,11 @@ class AclWatcher:
     def changed_below(self, path: str) -> Task[Iterable[str]]:
         """The paths of nodes with ACLs that may have changed: those with a new notification, or all of a type."""
         if path in CHANGES_PATHS:
-            return (yield from self._notified(path))
+            return acl_paths((yield from self.notifications.read(path, _changed_pattern)))
         names = yield from children(self._session, path)
         known = (binding.pattern for binding in self._store.written_image.acls.ids)
         gone = {each for each in acl_paths(known) if each.startswith(f"{path}/")}
         return gone.union(f"{path}/{name}" for name in names)
-
-    def know_notification(self, path: str) -> None:
-        """Skip a notification that this broker has written: it knows the ACLs."""
-        self._notifications[path] = self._clock.now_ms()
-
-    def _notified(self, directory: str) -> Task[Iterable[str]]:
-        names = yield from children(self._session, directory, self._watches.note)
-        paths = {f"{directory}/{name}" for name in names}
-        new = sorted(paths.difference(self._notifications))
-        attempt = self._nodes.unreadable.attempt
-        found = yield from gather([attempt(path, self._read_notification(path)) for path in new])
-        self._notifications = {
-            path: created_ms
-            for path, created_ms in self._notifications.items()
-            if path in paths or not path.startswith(f"{directory}/")
-        }
-        yield from self._purge()
-        return acl_paths(pattern for pattern in found if pattern is not None)
-
-    def _read_notification(self, path: str) -> Task[ResourcePattern | None]:
-        found = yield from get(self._session, path)
-        if found is None:
-            return None
-        self._notifications[path] = found.stat.ctime_ms
-        try:
-            return AclChange.decode(path, found.data).pattern
-        except InvalidNode as error:
-            self._nodes.unreadable.name(error.path, error.reason)
-            return None
-
-    def _purge(self) -> Task[None]:
-        """Delete old notifications, as every broker does."""
-        before_ms = self._clock.now_ms() - NOTIFICATION_MS
-        old = [path for path, created_ms in self._notifications.items() if created_ms < before_ms]
-        yield from gather([self._nodes.unreadable.attempt(path, remove(self._session, path)) for path in old])
-        for path in old:
-            del self._notifications[path]
 
     def refresh(self, path: str) -> Task[None]:
         """Read the node of a pattern, and note how it differs from the image."""
@@ -163,6 +124,10 @@ class AclWatcher:
             return None
         self._nodes.put_acls(pattern, part)
         return part.acls[pattern].node.bindings if pattern in part.acls else ()
+
+
+def _changed_pattern(path: str, data: bytes | None) -> ResourcePattern:
+    return AclChange.decode(path, data).pattern
 
 
 def _of_pattern(image: Image, pattern: ResourcePattern) -> dict[AclBinding, bytes]:

@@ -20,6 +20,7 @@ from headgate.gateway.zookeeper.layout.cluster import (
     ControllerEpoch,
 )
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.layout.tokens import token_id_of
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partition_of
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, StoredAcls, TopicNodes
 from headgate.gateway.zookeeper.metadata.plans import Multi
@@ -36,10 +37,11 @@ class ClusterNodes:
         self.unreadable.note((), cluster.invalid)
         self.has_producer_ids = _has_producer_ids(cluster)
         """Whether the last block of producer ids was readable at least once: the next block follows from it."""
-        self._cluster = cluster._replace(image=Image.empty(), state_zxids={}, invalid=(), acls={})
+        self._cluster = cluster._replace(image=Image.empty(), state_zxids={}, invalid=(), acls={}, token_versions={})
         self._topics = dict(cluster.topics)
         self._configs = dict(cluster.configs)
         self._acls = dict(cluster.acls)
+        self._token_versions = dict(cluster.token_versions)
         self._deleting = set(cluster.deleting)
 
     def tree(self, image: Image) -> ClusterTree:
@@ -50,6 +52,7 @@ class ClusterNodes:
             configs=self._configs,
             deleting=frozenset(self._deleting),
             acls=self._acls,
+            token_versions=self._token_versions,
         )
 
     def topic(self, name: str) -> TopicNodes | None:
@@ -105,6 +108,16 @@ class ClusterNodes:
             self._acls[pattern] = part.acls[pattern]
         else:
             self._acls.pop(pattern, None)
+
+    def put_token(self, token_id: str, part: ClusterTree) -> None:
+        """Apply a read of a delegation token."""
+        self._put_token(token_id, part.token_versions.get(token_id, ABSENT))
+
+    def _put_token(self, token_id: str, version: int) -> None:
+        if version == ABSENT:
+            self._token_versions.pop(token_id, None)
+        else:
+            self._token_versions[token_id] = version
 
     def put_versions(self, part: ClusterTree) -> None:
         """Apply a read of the nodes of producer ids and features."""
@@ -163,7 +176,8 @@ class ClusterNodes:
                 self._configs.pop(entity, None)
             else:
                 self._configs[entity] = ConfigNode(EntityConfigs.decode(entity, data), version)
-
+        elif (token_id := token_id_of(path)) is not None:
+            self._put_token(token_id, version)
         else:
             self._apply_acls(path, data, version)
 

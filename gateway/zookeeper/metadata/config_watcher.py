@@ -12,7 +12,7 @@ from typing import Final
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.records import config_records, quota_records
-from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.cluster import OWN_FEATURES_PATH, PRODUCER_IDS_PATH, ProducerIdBlock
 from headgate.gateway.zookeeper.layout.configs import (
     CONFIG_CHANGES_PATH,
@@ -28,6 +28,7 @@ from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE, credentials_of
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, changed_quotas, credential_records
+from headgate.gateway.zookeeper.metadata.notifications import Notifications
 from headgate.gateway.zookeeper.metadata.reading import (
     NodesByPath,
     StoreParts,
@@ -41,7 +42,6 @@ from headgate.gateway.zookeeper.metadata.served_image import (
     accepted_quotas,
     accepted_topic_configs,
 )
-from headgate.gateway.zookeeper.requests import children, get, remove
 from headgate.gateway.zookeeper.session import READ_AT_ONCE
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
@@ -50,7 +50,6 @@ from headgate.protocol.internal.metadata import (
     ProducerIdsRecord,
 )
 
-NOTIFICATION_MS: Final = 15 * 60 * 1000
 SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 """The nodes of producer ids and features, which are read together."""
 
@@ -66,9 +65,8 @@ class ConfigWatcher:
         self._watches = parts.watches
         self._nodes = parts.nodes
         self._config = parts.config
-        self._clock = parts.clock
         self._store = parts.store
-        self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
+        self.notifications = Notifications(parts)
 
     def take_records(self) -> list[MetadataRecord]:
         """Take the differences since the last call."""
@@ -77,42 +75,8 @@ class ConfigWatcher:
 
     def changed(self) -> Task[Iterator[str]]:
         """The paths of configs with a notification since the last read."""
-        names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
-        new = [name for name in names if name not in self._notifications]
-        found = yield from gather(
-            [
-                self._nodes.unreadable.attempt(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name))
-                for name in new
-            ]
-        )
-        self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
-        yield from self._purge()
-        entities = {entity for entity in found if entity is not None}
+        entities = {*(yield from self.notifications.read(CONFIG_CHANGES_PATH, _changed_entity))}
         return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
-
-    def know_notification(self, path: str) -> None:
-        """Skip a notification that this broker has written: it knows the configs."""
-        self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
-
-    def _read_notification(self, name: str) -> Task[ConfigEntity | None]:
-        found = yield from get(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
-        if found is None:
-            return None
-        self._notifications[name] = found.stat.ctime_ms
-        try:
-            return ConfigChange.decode(name, found.data).entity
-        except InvalidNode as error:
-            self._nodes.unreadable.name(error.path, error.reason)
-            return None
-
-    def _purge(self) -> Task[None]:
-        """Delete old notifications, as every broker does."""
-        before_ms = self._clock.now_ms() - NOTIFICATION_MS
-        old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
-        paths = [f"{CONFIG_CHANGES_PATH}/{name}" for name in old]
-        yield from gather([self._nodes.unreadable.attempt(path, remove(self._session, path)) for path in paths])
-        for name in old:
-            del self._notifications[name]
 
     def all_paths(self, parent: str) -> Task[set[str]]:
         paths = yield from config_node_paths(self._session, parent)
@@ -244,6 +208,10 @@ class ConfigWatcher:
             records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=found.next_producer_id))
         if records:
             self._store.apply_external(records)
+
+
+def _changed_entity(path: str, data: bytes | None) -> ConfigEntity:
+    return ConfigChange.decode(path.rpartition("/")[2], data).entity
 
 
 def config_paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:

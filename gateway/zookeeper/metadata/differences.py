@@ -16,9 +16,11 @@ from headgate.protocol.internal.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
     PartitionRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -80,6 +82,8 @@ def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[Metada
         is_gone = isinstance(record, RemoveTopicRecord) and record.topic_id not in image.topic_names
         if isinstance(record, RemoveUserScramCredentialRecord):
             is_gone = record.mechanism not in image.scram_credentials.get(record.name, {})
+        if isinstance(record, RemoveDelegationTokenRecord):
+            is_gone = record.token_id not in image.tokens
         if not is_there and not is_gone:
             yield record
 
@@ -88,7 +92,7 @@ class Touched(NamedTuple):
     """The subjects of records.
 
     Topics by name; other resources with configs, users with credentials; ACLs; producer ids or features; owners of
-    quotas.
+    quotas; delegation tokens by id.
     """
 
     topics: set[str]
@@ -96,12 +100,13 @@ class Touched(NamedTuple):
     acls: set[ResourcePattern]
     has_others: bool
     quotas: set[QuotaEntity]
+    tokens: set[str]
 
 
 def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
     """The subjects that records change. Topic ids are looked up in the images."""
     topics, resources, acls, has_others = set[str](), set[tuple[int, str]](), set[ResourcePattern](), False
-    quotas = set[QuotaEntity]()
+    quotas, tokens = set[QuotaEntity](), set[str]()
     for record in records:
         match record:
             case TopicRecord():
@@ -122,6 +127,8 @@ def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
                 acls.add(binding_of(record).pattern)
             case RemoveAccessControlEntryRecord():
                 acls.update(image.acls.by_id[record.id].pattern for image in images if record.id in image.acls.by_id)
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                tokens.add(record.token_id)
             case _:
                 has_others = True
-    return Touched(topics, resources, acls, has_others, quotas)
+    return Touched(topics, resources, acls, has_others, quotas, tokens)

@@ -46,6 +46,7 @@ from headgate.gateway.zookeeper.layout.topics import (
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE, configs_of
 from headgate.gateway.zookeeper.metadata.acl_plans import change_acls
+from headgate.gateway.zookeeper.metadata.token_plans import change_tokens
 from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, Delete, Operation, SetData
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -145,13 +146,14 @@ def create_on_demand(cluster: ClusterTree, topic: Topic) -> Multi:
 
 
 def _change_resources(cluster: ClusterTree, new: Image, node_id: int) -> Iterator[Operation]:
-    """Write the configs of brokers and groups, quotas, users, features and producer ids that differ."""
+    """Write the configs of brokers and groups, quotas, users, ACLs, tokens, features and producer ids that differ."""
     for (resource_type, resource), configs in new.configs.items():
         if configs != cluster.image.configs.get((resource_type, resource)):
             entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
             yield from _write_configs(cluster, entity, configs)
     yield from _change_owners(cluster, new)
     yield from change_acls(cluster, new)
+    yield from change_tokens(cluster, new)
     if new.features != cluster.image.features:
         yield _put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version)
     taken = new.next_producer_id - cluster.image.next_producer_id

@@ -14,7 +14,6 @@ from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Task, gather
-from headgate.gateway.zookeeper.layout.acls import CHANGES_PATHS
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.configs import TOPICS, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -24,6 +23,7 @@ from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.reading import StoreParts, ensure_paths, read_node
+from headgate.gateway.zookeeper.metadata.token_watcher import ensure_token_paths
 from headgate.gateway.zookeeper.metadata.user_nodes import delete_empty_users, ensure_user
 from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused
@@ -174,9 +174,7 @@ class ChangeWriter:
             self._nodes.apply(operations, results)
             for operation, result in zip(operations, results, strict=True):
                 if isinstance(operation, Create) and operation.is_sequential:
-                    is_of_acls = operation.path.startswith(tuple(f"{path}/" for path in CHANGES_PATHS))
-                    watcher = self._watcher.acls if is_of_acls else self._watcher.configs
-                    watcher.know_notification(str(result))
+                    self._watcher.know_notification(str(result))
             yield from delete_empty_users(self._session, self._nodes, operations)
         return True
 
@@ -202,6 +200,8 @@ class ChangeWriter:
         yield from ensure_paths(self._session)
         if self._watcher.acls.directories:
             yield from ensure_acl_paths(self._session)
+        if self._watcher.tokens.directories:
+            yield from ensure_token_paths(self._session)
 
     def _remove_below(self, wanted: plans.Multi) -> Task[None]:
         """Remove unknown children of the nodes that a multi deletes, as Kafka does for deleted topics."""

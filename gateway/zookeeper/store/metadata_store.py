@@ -41,6 +41,7 @@ from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.log_dir_events import LogDirEvent
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.tokens import TOKEN_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
@@ -76,7 +77,7 @@ LIST_EVERY_MS: Final = 100.0
 """The least time between two reads of a long list: 10,000 names take some milliseconds."""
 ON_DEMAND_AGAIN_MS: Final = 1_000.0
 """The least time between two creations of a topic on demand: the controller sends the topic within this time."""
-_LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH, *CHANGES_PATHS)
+_LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH, *CHANGES_PATHS, TOKEN_CHANGES_PATH)
 
 
 def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:

@@ -19,11 +19,13 @@ from headgate.gateway.zookeeper.controller.topic_watcher import TOPIC_CONFIGS
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, TOPICS, ConfigEntity
+from headgate.gateway.zookeeper.layout.tokens import TOKENS_PATH
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.metadata.acl_watcher import AclWatcher, acl_paths
 from headgate.gateway.zookeeper.metadata.config_watcher import SINGLES, ConfigWatcher, config_paths, entities
 from headgate.gateway.zookeeper.metadata.differences import Touched
 from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, StoreParts
+from headgate.gateway.zookeeper.metadata.token_watcher import TokenWatcher, token_paths
 
 PUBLISHED_AT_ONCE: Final = 64
 """About the largest number of partitions, or other entities, in one published change."""
@@ -36,6 +38,7 @@ class MetadataWatcher:
     def __init__(self, parts: StoreParts) -> None:
         self.configs = ConfigWatcher(parts)
         self.acls = AclWatcher(parts)
+        self.tokens = TokenWatcher(parts)
         self.brokers = LiveBrokers(parts)
         self.term: ControllerTerm | None = None
         """The term of this broker as the controller; None while another broker is the controller."""
@@ -60,7 +63,7 @@ class MetadataWatcher:
 
     def schedule_full_refresh(self, *, with_states: bool = False) -> None:
         """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
-        directories = (*_DIRECTORIES, *self.acls.directories)
+        directories = (*_DIRECTORIES, *self.acls.directories, *self.tokens.directories)
         for path in (CONTROLLER_PATH, BROKER_IDS_PATH, *SINGLES, *directories, *TERM_PATHS):
             self._watches.note(path)
         if self.term is None:
@@ -80,7 +83,7 @@ class MetadataWatcher:
             self.schedule_topic_configs(subjects.topics)
         else:
             self.term.topics.schedule_refresh(subjects.topics)
-        for path in (*config_paths(entities(subjects)), *acl_paths(subjects.acls)):
+        for path in (*config_paths(entities(subjects)), *acl_paths(subjects.acls), *token_paths(subjects.tokens)):
             self._watches.note(path)
         for path in SINGLES if subjects.has_others else ():
             self._watches.note(path)
@@ -101,6 +104,8 @@ class MetadataWatcher:
             image = yield from self.configs.read_into(image, entity)
         for pattern in sorted(subjects.acls):
             image = yield from self.acls.read_into(image, pattern)
+        for token_id in sorted(subjects.tokens):
+            image = yield from self.tokens.read_into(image, token_id)
         if subjects.has_others:
             image = yield from self.configs.read_singles_into(image)
         return image
@@ -115,7 +120,8 @@ class MetadataWatcher:
         subjects = {path: None for path in paths if path not in (*TERM_PATHS, *SINGLES, BROKER_IDS_PATH)}
         if term is None:
             subjects = {path: None for path in subjects if not f"{path}/".startswith(f"{TOPICS_PATH}/")}
-        for path in [path for path in subjects if path in _DIRECTORIES or path in self.acls.directories]:
+        directories = {*_DIRECTORIES, *self.acls.directories, *self.tokens.directories}
+        for path in [path for path in subjects if path in directories]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from attempt(path, self._changed_below(path))) or ())
         # A topic and its configs are one subject: they must be published together
@@ -135,6 +141,14 @@ class MetadataWatcher:
             for path in [path for path in paths if path in TERM_PATHS]:
                 yield from attempt(path, term.carry_out(path))
 
+    def know_notification(self, path: str) -> None:
+        """Skip a notification that this broker has written."""
+        for watcher in (self.acls, self.tokens):
+            if path.startswith(tuple(f"{directory}/" for directory in watcher.directories)):
+                watcher.notifications.know(path)
+                return
+        self.configs.notifications.know(path)
+
     def _refresh_brokers(self) -> Task[bool]:
         yield from self.brokers.refresh()
         if self.term is not None:
@@ -149,6 +163,8 @@ class MetadataWatcher:
             return (yield from self.configs.changed())
         if path in self.acls.directories:
             return (yield from self.acls.changed_below(path))
+        if path in self.tokens.directories:
+            return (yield from self.tokens.changed_below(path))
         return (yield from self.configs.all_paths(path))
 
     def _chunks(self, subjects: Iterable[str]) -> Iterator[list[str]]:
@@ -169,13 +185,15 @@ class MetadataWatcher:
             yield from self.term.topics.refresh(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
             yield from self.configs.refresh(path)
+        elif path.startswith(f"{TOKENS_PATH}/"):
+            yield from self.tokens.refresh(path)
         else:
             yield from self.acls.refresh(path)
 
     def _publish(self) -> None:
         """Publish all differences as one change: each change copies the names of all topics."""
         term = self.term
-        found = self.configs.take_records() + self.acls.take_records()
+        found = self.configs.take_records() + self.acls.take_records() + self.tokens.take_records()
         found += [] if term is None else term.topics.take_records()
         if found:
             self._store.apply_external(found)

@@ -20,6 +20,7 @@ from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths, re
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, read_tree
+from headgate.gateway.zookeeper.metadata.token_watcher import ensure_token_paths, read_tokens, reads_tokens
 from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
 from headgate.gateway.zookeeper.store.metadata_store import LIST_EVERY_MS, ZooKeeperMetadataStore, first_image
@@ -96,6 +97,9 @@ class StoreWorld:
         if reads_acls(self.config):
             self.finish(ensure_acl_paths(self.session))
             tree |= self.finish(read_acls(self.session, watches.note))
+        if reads_tokens(self.config):
+            self.finish(ensure_token_paths(self.session))
+            tree |= self.finish(read_tokens(self.session, watches.note))
         cluster = read_cluster(tree, self._topic_id)
         unreadable = UnreadableNodes()
         self.nodes = ClusterNodes(cluster, unreadable)
@@ -160,6 +164,8 @@ class StoreWorld:
             assert image.acls.ids == found.image.acls.ids
             assert image.acls.acl_index == found.image.acls.acl_index
             assert cluster.acls == found.acls
+        if reads_tokens(self.config):
+            assert cluster.token_versions == found.token_versions
         assert image.next_producer_id <= found.image.next_producer_id  # what others take is seen when it is needed
         assert cluster.topics == found.topics
         assert cluster.controller_epoch_version == found.controller_epoch_version

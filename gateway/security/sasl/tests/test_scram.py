@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -10,7 +11,7 @@ import scramp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge
+from headgate.gateway.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, SaslComputation
 from headgate.gateway.security.sasl.scram import MAX_NONCE_LENGTH, ScramExchange, read_client_first
 from headgate.gateway.security.sasl.scram_credentials import ScramCredentials, TokenCredential, UserCredentials
 from headgate.gateway.security.sasl.tests.exchanges import CREDENTIALS, GUESSED, made_credential
@@ -30,15 +31,21 @@ def exchange(mechanism: ScramMechanism = SHA_256, credentials: ScramCredentials 
     return ScramExchange(mechanism, credentials, lambda: "servernonce")
 
 
+def stepped(exchange: ScramExchange, message: bytes) -> Challenge | Authenticated:
+    """The next step, the computation of a thread included."""
+    step = exchange.step(message)
+    return step.run() if isinstance(step, SaslComputation) else step
+
+
 def login(
     client: ScramClient,
     exchange: ScramExchange,
     header: str = "n,,",
     extensions: str = "",
 ) -> Authenticated:
-    challenge = exchange.step(client.first(header, extensions))
+    challenge = stepped(exchange, client.first(header, extensions))
     assert isinstance(challenge, Challenge)
-    done = exchange.step(client.final(challenge.token))
+    done = stepped(exchange, client.final(challenge.token))
     assert isinstance(done, Authenticated)
     return done
 
@@ -61,9 +68,9 @@ def test_the_vector_of_rfc_7677() -> None:
 def test_an_independent_client_logs_in_and_knows_the_broker(name: str) -> None:
     client = scramp.ScramClient([name], "alice", "secret of alice")
     scram = exchange(SCRAM_MECHANISMS[name])
-    challenge = scram.step(client.get_client_first().encode())
+    challenge = stepped(scram, client.get_client_first().encode())
     client.set_server_first(challenge.token.decode())
-    done = scram.step(client.get_client_final().encode())
+    done = stepped(scram, client.get_client_final().encode())
     client.set_server_final(done.token.decode())
     assert done == Authenticated("alice", done.token)
 
@@ -71,13 +78,13 @@ def test_an_independent_client_logs_in_and_knows_the_broker(name: str) -> None:
 def test_an_independent_client_is_refused_with_a_wrong_password() -> None:
     client = scramp.ScramClient(["SCRAM-SHA-256"], "alice", "wrong")
     scram = exchange()
-    client.set_server_first(scram.step(client.get_client_first().encode()).token.decode())
+    client.set_server_first(stepped(scram, client.get_client_first().encode()).token.decode())
     with pytest.raises(AuthenticationFailed, match="Invalid client credentials"):
         scram.step(client.get_client_final().encode())
 
 
 def test_an_unknown_user_gets_a_stable_challenge_of_its_own() -> None:
-    challenges = [exchange().step(f"n,,n={user},r=abc".encode()) for user in ("carol", "carol", "dave")]
+    challenges = [stepped(exchange(), f"n,,n={user},r=abc".encode()) for user in ("carol", "carol", "dave")]
     assert challenges[0] == challenges[1] != challenges[2]
 
 
@@ -110,10 +117,21 @@ def test_a_decoy_depends_on_the_key_of_the_cluster() -> None:
 
 
 def test_a_delegation_token_logs_its_owner_in() -> None:
-    found = TokenCredential("bob", made_credential(SHA_256, "the hmac"), 123)
-    scram = ScramExchange(SHA_256, CREDENTIALS, lambda: "n", lambda _, name: found if name == "id" else None)
-    done = login(ScramClient("sha256", "id", "the hmac"), scram, extensions=",tokenauth=TRUE")
+    salts: list[bytes] = []
+
+    def begin(_mechanism: ScramMechanism, token_id: str, salt: bytes) -> Callable[[], TokenCredential]:
+        salts.append(salt)
+        return lambda: TokenCredential("bob" if token_id == "id" else None, made_credential(SHA_256, "the hmac"), 123)
+
+    def log_in(token_id: str) -> Authenticated:
+        scram = ScramExchange(SHA_256, CREDENTIALS, lambda: "n", begin)
+        return login(ScramClient("sha256", token_id, "the hmac"), scram, extensions=",tokenauth=TRUE")
+
+    done = log_in("id")
     assert (done.name, done.expires_at_ms, done.is_by_delegation_token) == ("bob", 123, True)
+    with pytest.raises(AuthenticationFailed, match="Invalid client credentials"):
+        log_in("another")
+    assert salts == [CREDENTIALS.decoy(SHA_256, name).salt for name in ("id", "another")]
 
 
 def test_a_user_is_no_delegation_token() -> None:
@@ -136,7 +154,7 @@ def test_a_nonce_is_bounded() -> None:
 @pytest.mark.parametrize("nonce", ["servernonce", "xabcdefservernonce", "abcdef"])
 def test_another_nonce_than_that_of_the_challenge_is_refused(nonce: str) -> None:
     client, scram = ScramClient("sha256"), exchange()
-    challenge = scram.step(client.first())
+    challenge = stepped(scram, client.first())
     with pytest.raises(AuthenticationFailed, match="Invalid client nonce"):
         scram.step(client.final(challenge.token, other=nonce))
 

@@ -20,8 +20,10 @@ from headgate.gateway.zookeeper.metadata.differences import (
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
     ProducerIdsRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -77,8 +79,15 @@ def test_what_records_touch() -> None:
         ConfigRecord(resource_type=GROUP_RESOURCE, resource_name="g", name="n", value="v"),
         *quota_records(ANN, {"producer_byte_rate": 5.0}),
     ]
-    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, set(), False, {ANN})
+    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, set(), False, {ANN}, set())
     assert touched([ProducerIdsRecord(broker_id=0, next_producer_id=5)], IMAGE).has_others
+
+
+def test_tokens_are_among_the_subjects_of_records() -> None:
+    token = DelegationTokenRecord("User:a", "User:a", [], 1, 2, 2, "made")
+    assert touched([token, RemoveDelegationTokenRecord("gone")]).tokens == {"made", "gone"}
+    once = overlay(Image.empty(), [token])
+    assert overlay(once, [token, RemoveDelegationTokenRecord("gone")]) == once
 
 
 def test_a_credential_that_is_gone_already_may_be_removed() -> None:
@@ -100,4 +109,6 @@ def test_differences_of_credentials_turn_one_into_the_other() -> None:
 
 def test_users_are_among_the_subjects_of_records() -> None:
     records = scram_records("ann", {1: ScramCredential(b"", b"", b"", 4096), 2: None})
-    assert touched(records) == Touched(set(), {(USER_RESOURCE, "ann")}, set(), has_others=False, quotas=set())
+    assert touched(records) == Touched(
+        set(), {(USER_RESOURCE, "ann")}, set(), has_others=False, quotas=set(), tokens=set()
+    )

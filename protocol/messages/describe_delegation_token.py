@@ -27,7 +27,7 @@ class DescribedDelegationTokenRenewer(Struct):
 
 
 class DescribedDelegationToken(Struct):
-    """A token with its secret; times are in ms."""
+    """A token with its secret, which the repr hides; times are in ms."""
 
     principal_type: string = v("0+")
     principal_name: string = v("0+")
@@ -39,6 +39,9 @@ class DescribedDelegationToken(Struct):
     token_id: string = v("0+")
     hmac: blob = v("0+")
     renewers: array[DescribedDelegationTokenRenewer] = v("0+")
+
+    def __repr__(self) -> str:
+        return f"DescribedDelegationToken(token_id={self.token_id!r}, [hidden])"
 
 
 class DescribeDelegationTokenResponse(Message, key=41, response=True, versions="0-3", flexible="2+"):

@@ -23,7 +23,7 @@ class CreateDelegationTokenRequest(Message, key=38, versions="0-3", flexible="2+
 
 
 class CreateDelegationTokenResponse(Message, key=38, response=True, versions="0-3", flexible="2+"):
-    """The token: `hmac` is its secret. Times are in ms, -1 with an error."""
+    """The token: `hmac` is its secret, which the repr hides. Times are in ms, -1 with an error."""
 
     error_code: int16 = v("0+")
     principal_type: string = v("0+")
@@ -36,3 +36,6 @@ class CreateDelegationTokenResponse(Message, key=38, response=True, versions="0-
     token_id: string = v("0+")
     hmac: blob = v("0+")
     throttle_time_ms: int32 = v("0+")
+
+    def __repr__(self) -> str:
+        return f"CreateDelegationTokenResponse(error_code={self.error_code}, token_id={self.token_id!r}, [hidden])"

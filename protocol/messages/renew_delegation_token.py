@@ -7,10 +7,13 @@ from headgate.protocol.schema import Message, blob, int16, int32, int64, v
 
 
 class RenewDelegationTokenRequest(Message, key=39, versions="0-2", flexible="2+"):
-    """Renew the token with this secret, within its maximum lifetime."""
+    """Renew the token with this secret, within its maximum lifetime. The repr hides the secret."""
 
     hmac: blob = v("0+")
     renew_period_ms: int64 = v("0+")
+
+    def __repr__(self) -> str:
+        return f"RenewDelegationTokenRequest(renew_period_ms={self.renew_period_ms}, [hidden])"
 
 
 class RenewDelegationTokenResponse(Message, key=39, response=True, versions="0-2", flexible="2+"):

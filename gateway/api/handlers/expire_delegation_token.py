@@ -1,0 +1,40 @@
+"""ExpireDelegationToken: expire a token earlier, or now (KIP-48).
+
+v2 flexible
+"""
+
+from headgate.gateway.api.authorization_rules import unrestricted
+from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handlers.each import settled
+from headgate.gateway.api.refusals import require_token_requests, require_token_secrets
+from headgate.gateway.runtime.tasks import Outcome
+from headgate.gateway.security.tokens import rules
+from headgate.gateway.security.tokens.delegation_token import record_of
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import RemoveDelegationTokenRecord
+from headgate.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+
+
+@handles(ExpireDelegationTokenRequest, versions="0-2", authorize=unrestricted)
+def expire_delegation_token(
+    request: ExpireDelegationTokenRequest, context: HandlerContext
+) -> Outcome[ExpireDelegationTokenResponse]:
+    """Set the end of the token with this secret, or delete the token. Open sessions of the token keep their end."""
+    try:
+        require_token_requests(context)
+    except KafkaError as error:
+        return ExpireDelegationTokenResponse(error.code, -1, 0)
+    secrets, broker = require_token_secrets(context), context.broker
+    token = secrets.find(broker.metadata.planned.tokens, bytes(request.hmac))
+    if token is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    now_ms = broker.clock.now_ms()
+    left = rules.expire(token, context.client.principal, request.expiry_time_period_ms, now_ms)
+    record = RemoveDelegationTokenRecord(token_id=token.token_id) if left is None else record_of(left)
+    expiry_ms = now_ms if left is None else left.expiry_ms
+    change = broker.metadata.submit([record])
+    return settled(context, change, lambda: ExpireDelegationTokenResponse(ErrorCode.NONE, expiry_ms, 0))
