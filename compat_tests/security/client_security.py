@@ -41,6 +41,8 @@ class Login(NamedTuple):
     """Of GSSAPI: the path of the user's keys."""
     kerberos: str = ""
     """The path of krb5.conf; a JVM reads it once, so other mechanisms may have it too."""
+    is_delegation_token: bool = False
+    """Whether the user is the id of a delegation token, and the password its secret in base64 (KIP-48)."""
 
     @property
     def bearer(self) -> str:
@@ -68,6 +70,7 @@ class Login(NamedTuple):
         if self.mechanism == GSSAPI:
             return {**settings, "sasl.kerberos.service.name": SERVICE, "sasl.jaas.config": self.kerberos_jaas()}
         names = f'username="{self.user}" password="{self.password}"'
+        names += ' tokenauth="true"' if self.is_delegation_token else ""
         module = "scram.ScramLoginModule" if self.mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
         if self.mechanism == "OAUTHBEARER":
             module = "oauthbearer.OAuthBearerLoginModule"
@@ -166,6 +169,7 @@ class Security(NamedTuple):
         login = self.login
         if login is not None:
             fields |= {"mechanism": login.mechanism, "user": login.user, "password": login.password}
+            fields |= {"isDelegationToken": "true"} if login.is_delegation_token else {}
             fields["token"] = login.bearer if login.mechanism == "OAUTHBEARER" else ""
             fields["signedToken"] = login.token
             fields |= {"keyTable": login.key_table, "kerberos": login.kerberos}

@@ -18,6 +18,7 @@ from compat_tests.security.secure_broker import HOST, PLAIN, SecureBroker
 EVERY, SIGNED, NARROW = "EVERY", "SIGNED", "NARROW"
 USER, PASSWORD = "alice", "secret of alice"
 SCRAM: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+TOKEN_KEY: Final = "the key of delegation tokens"  # noqa: S105  of these tests
 _MODULES: Final = "org.apache.kafka.common.security"
 
 
@@ -49,6 +50,7 @@ class LoginBroker(SecureBroker):
             "listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER",
             "listener.name.signed.sasl.oauthbearer.jwks.endpoint.url": self.keys.as_uri(),
             "listener.name.signed.sasl.oauthbearer.expected.audience": "kafka",
+            "delegation.token.secret.key": TOKEN_KEY,
             "listener.name.narrow.sasl.enabled.mechanisms": "SCRAM-SHA-256",
         }
 

@@ -69,9 +69,9 @@ func mechanism(login *lines.Login) (sasl.Mechanism, error) {
 	case "PLAIN":
 		return plain.Auth{User: login.User, Pass: login.Password}.AsMechanism(), nil
 	case "SCRAM-SHA-256":
-		return scram.Auth{User: login.User, Pass: login.Password}.AsSha256Mechanism(), nil
+		return scram.Auth{User: login.User, Pass: login.Password, IsToken: login.IsDelegationToken != ""}.AsSha256Mechanism(), nil
 	case "SCRAM-SHA-512":
-		return scram.Auth{User: login.User, Pass: login.Password}.AsSha512Mechanism(), nil
+		return scram.Auth{User: login.User, Pass: login.Password, IsToken: login.IsDelegationToken != ""}.AsSha512Mechanism(), nil
 	case "GSSAPI":
 		return gssapi(login)
 	}

@@ -11,7 +11,7 @@ import (
 
 // Login is how the client names itself by SASL. Token is for OAUTHBEARER alone; KeyTable, a path, and Kerberos, the path
 // of krb5.conf, are for GSSAPI, whose User has a realm.
-type Login struct{ Mechanism, User, Password, Token, KeyTable, Kerberos string }
+type Login struct{ Mechanism, User, Password, Token, KeyTable, Kerberos, IsDelegationToken string }
 
 // Service is the name that brokers have for Kerberos.
 const Service = "kafka"
