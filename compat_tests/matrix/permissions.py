@@ -40,9 +40,23 @@ class Permissions(NamedTuple):
         return "; ".join(filter(None, [*map(_text, self.needed.items()), alternatives]))
 
 
+_NONE: Final[Mapping[str, frozenset[str]]] = {}
+OF_TOKENS: Final = {
+    "CreateDelegationToken": Permissions({"user": frozenset({"CREATE_TOKENS"})}, _NONE, frozenset(range(4))),
+    "RenewDelegationToken": Permissions(_NONE, _NONE, frozenset(range(3))),
+    "ExpireDelegationToken": Permissions(_NONE, _NONE, frozenset(range(3))),
+    "DescribeDelegationToken": Permissions(
+        _NONE,
+        {"delegation-token": frozenset({"DESCRIBE"}), "user": frozenset({"DESCRIBE_TOKENS"})},
+        frozenset(range(4)),
+    ),
+}
+"""These are asked by clients that have logged in, and need ACLs for tokens of others: `tokens_scenario` compares."""
+
+
 def load() -> dict[str, Permissions]:
     """What each API of the recorded Kafkas asks, by name."""
-    return permissions_of((FOLDER / name).read_text() for name in FILES)
+    return permissions_of((FOLDER / name).read_text() for name in FILES) | OF_TOKENS
 
 
 def permissions_of(files: Iterable[str]) -> dict[str, Permissions]:

@@ -37,7 +37,8 @@ With an authorizer a client needs the ACLs of the column `ACLs`, each for the re
 is between operations of which one is enough; ClusterAction of Fetch and AddPartitionsToTxn is for requests of brokers.
 Read, Write, Delete and Alter allow Describe too, AlterConfigs allows DescribeConfigs. The column is made from answers
 of Kafka 4.1 and 3.9, in KRaft and with ZooKeeper, to clients with 76 sets of ACLs (`gateway/api/tests/under_acls/`).
-The last column has the versions whose answers are compared with those, field by field.
+The last column has the versions whose answers are compared with those, field by field. ACLs of delegation tokens are
+for tokens of others (`gateway/security/tokens/tests/`).
 
 | key | API | versions | handler | used by named clients | ACLs | compared |
 |---|---|---|---|---|---|---|

@@ -25,8 +25,10 @@ from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.quotas import config_entity
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
+from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths, read_acls
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
+from headgate.gateway.zookeeper.metadata.token_watcher import ensure_token_paths, read_tokens
 from headgate.gateway.zookeeper.metadata.user_nodes import ensure_user
 from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH
 from headgate.gateway.zookeeper.requests import children, delete, ensure, multi
@@ -189,6 +191,10 @@ def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Task[No
     transfer.check_groups(embedded.image, ())
     transfer.into_zookeeper(embedded.image, cluster, node_id)  # refuse before the first write
     yield from ensure_paths(session)
+    if embedded.image.acls.by_id:
+        yield from ensure_acl_paths(session)
+    if embedded.image.tokens:
+        yield from ensure_token_paths(session)
     yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
     for owner in embedded.image.quotas:
         yield from ensure_user(session, EntityConfigs.path(config_entity(owner)))
@@ -231,7 +237,10 @@ def _read_all(session: Session, random: Random) -> Task[tuple[ClusterTree, list[
 
 
 def _read(session: Session, new_id: Callable[[], bytes]) -> Task[ClusterTree]:
-    return read_cluster((yield from read_tree(session, lambda _: None)), new_id)
+    tree = yield from read_tree(session, lambda _: None)
+    tree |= yield from read_acls(session, None)
+    tree |= yield from read_tokens(session, None)
+    return read_cluster(tree, new_id)
 
 
 def _no_id() -> bytes:

@@ -11,6 +11,7 @@ from typing import Final
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.security.acls.acls_image import AclsDraft, AclsImage, acl_id_of
 from headgate.gateway.zookeeper.layout.configs import USERS, ConfigEntity
 from headgate.gateway.zookeeper.layout.quotas import QUOTA_TYPES, quotas_in
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
@@ -90,8 +91,17 @@ def into_zookeeper(image: Image, cluster: ClusterTree, node_id: int) -> list[Mul
         next_producer_id=next_id,
         scram_credentials={**cluster.image.scram_credentials, **image.scram_credentials},
         quotas={**cluster.image.quotas, **image.quotas},
+        acls=_with_acls(cluster.image.acls, image.acls),
+        tokens={**cluster.image.tokens, **image.tokens},
     )
     return change_image(cluster, target, topics, node_id)
+
+
+def _with_acls(there: AclsImage, here: AclsImage) -> AclsImage:
+    draft = AclsDraft(there)
+    for binding in here.ids:
+        draft.add(acl_id_of(binding), binding)
+    return draft.finish()
 
 
 def _check_not_newer(there: Topic, here: Topic) -> None:
@@ -189,6 +199,8 @@ def describe(image: Image) -> Iterator[str]:
     entities = sum(bool(configs) for configs in image.configs.values())
     for owner, values in image.quotas.items():
         yield f"quotas of {owner.title}: {' '.join(f'{key}={value:g}' for key, value in values.items())}"
+    if image.acls.by_id or image.tokens:
+        yield f"{len(image.acls.by_id)} ACLs, {len(image.tokens)} delegation tokens"
     yield (
         f"{len(image.topics)} topics with {partitions} partitions, configs of {entities} brokers and groups,"
         f" producer ids from {image.next_producer_id} on, {len(image.features)} features"

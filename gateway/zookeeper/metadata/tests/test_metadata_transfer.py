@@ -10,17 +10,23 @@ import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.runtime.tasks import Task, run
+from headgate.gateway.security.acls.acls_image import image_of
+from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
+from headgate.gateway.zookeeper.metadata.acl_watcher import ensure_acl_paths, read_acls
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
+from headgate.gateway.zookeeper.metadata.token_watcher import ensure_token_paths, read_tokens
 from headgate.gateway.zookeeper.requests import ensure, multi
 from headgate.gateway.zookeeper.session import Create, Operation, SetData
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType, ResourcePattern
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
 NODE = 4
+TOPIC = ResourcePattern(AclResource.TOPIC, "a", PatternType.LITERAL)
 CLUSTER = "j372A7cSffPJhP3o2Z1SUQ"
 
 
@@ -45,6 +51,8 @@ FULL = image(
         (GROUP_RESOURCE, "g/1"): {"consumer.session.timeout.ms": "50000"},
     },
     next_producer_id=7_000,
+    acls=image_of([AclBinding(*TOPIC, "User:a", "*", AclOperation.READ, AclPermission.ALLOW)]),
+    tokens={"id": DelegationToken("id", "User:a", "User:b", ("User:c",), 1, 3, 2)},
 )
 
 
@@ -57,6 +65,8 @@ class EmptyCluster:
         self.session.start()
         self.keeper.run()
         self.finish(ensure_paths(self.session))
+        self.finish(ensure_acl_paths(self.session))
+        self.finish(ensure_token_paths(self.session))
         self.finish(ensure(self.session, "/cluster"))
         self.write([Create(ClusterId.path(), ClusterId(CLUSTER).encode()), Create("/controller_epoch", b"0")])
 
@@ -74,6 +84,8 @@ class EmptyCluster:
 
     def cluster(self) -> ClusterTree:
         tree = self.finish(read_tree(self.session, lambda _: None))
+        tree |= self.finish(read_acls(self.session, None))
+        tree |= self.finish(read_tokens(self.session, None))
         return read_cluster(tree, lambda: bytes(16))
 
     def carry(self, carried: Image) -> None:
@@ -209,6 +221,7 @@ def test_a_dry_run_says_what_is_there_and_what_stays() -> None:
     assert list(transfer.describe(FULL)) == [
         "a: 3 partitions, id YS4uLi4uLi4uLi4uLi4uLg, retention.ms=100",
         "b: 1 partitions, id Yi4uLi4uLi4uLi4uLi4uLg, no configs of its own",
+        "1 ACLs, 1 delegation tokens",
         "2 topics with 4 partitions, configs of 3 brokers and groups, producer ids from 7000 on, 1 features",
     ]
     assert len(list(transfer.left_behind([f"users/{number}" for number in range(9)], 2))) == 3
