@@ -36,7 +36,7 @@ class TokenSecrets:
         self._tokens = tokens
         self._now_ms = now_ms
         self._indexed = NO_TOKENS
-        self._ids: dict[bytes, str] = {}  # by the hash of a secret: the time of a look-up tells nothing of the secret
+        self._ids: dict[bytes, str] = {}  # by the hash of a secret: the time of a look-up does not show the secret
         self._credential = lru_cache(MAX_CREDENTIALS)(self._make_credential)
 
     def hmac_of(self, token_id: str) -> bytes:

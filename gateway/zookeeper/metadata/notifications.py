@@ -1,4 +1,4 @@
-"""Notifications: sequential nodes by which writers of configs, ACLs and tokens tell the other brokers what has changed.
+"""Notifications: sequential nodes by which a writer of configs, ACLs or tokens names the changed node to other brokers.
 
 Every broker deletes old ones, as Kafka's `ZkNodeChangeNotificationListener` does.
 """
