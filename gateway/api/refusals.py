@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from headgate.gateway.api.context import CloseConnection, HandlerContext, Services
+from headgate.protocol.acls import ANONYMOUS
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from headgate.gateway.security.tokens.token_secrets import TokenSecrets
 
-PLAINTEXT, SSL, ANONYMOUS = "PLAINTEXT", "SSL", "User:ANONYMOUS"
+PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 T = TypeVar("T")
 R = TypeVar("R")
 
