@@ -22,8 +22,8 @@ from compat_tests.security.token_tool import TokenTool, scenario
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured for SASL by its command line")
 COUNT = 20
-MECHANISMS = {JavaClient: "SCRAM-SHA-256", FranzGo: "SCRAM-SHA-512"}
-REFUSED = {JavaClient: "SaslAuthenticationException", FranzGo: "SASL_AUTHENTICATION_FAILED"}
+MECHANISMS: dict[type[Family], str] = {JavaClient: "SCRAM-SHA-256", FranzGo: "SCRAM-SHA-512"}
+REFUSED: dict[type[Family], str] = {JavaClient: "SaslAuthenticationException", FranzGo: "SASL_AUTHENTICATION_FAILED"}
 
 
 @pytest.fixture(scope="module")

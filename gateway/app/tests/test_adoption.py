@@ -343,7 +343,7 @@ def test_a_change_of_kafkas_metadata_counts_when_it_has_ended() -> None:
 
 def test_delegation_tokens_are_adopted(caplog: pytest.LogCaptureFixture) -> None:
     kept, other = (DelegationTokenRecord("User:a", "User:b", ["User:c"], 1, 3, 2, name) for name in ("kept", "gone"))
-    made = (kept, other, RemoveDelegationTokenRecord("gone"))
+    made: list[MetadataRecord] = [kept, other, RemoveDelegationTokenRecord("gone")]
     files = with_metadata(kafkas("t-0"), *topic("t", IDS[0], 0), *map(encode, made))
     assert adopt(files)
     token = DelegationToken("kept", "User:a", "User:b", ("User:c",), 1, 3, 2)
