@@ -71,6 +71,11 @@ class Renewed:
         new.write_bytes((self.directory / (number if isinstance(number, str) else f"broker-{number}.pem")).read_bytes())
         new.replace(self.current)
 
+    def put_next(self) -> None:
+        """A certificate that was not there before."""
+        self.number += 1
+        self.put(self.number)
+
     def shown(self) -> bytes:
         """The certificate that a new client is shown, in DER."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
@@ -104,8 +109,8 @@ def test_certificates_are_replaced_under_load(renewed: Renewed) -> None:
     security = of_librdkafka(Security(renewed.directory))
     with Load(renewed.broker.address(TLS), topic, security) as load:
         shown = renewed.shown()
-        for number in range(1, TIMES + 1):
-            renewed.put(number)
+        for _ in range(TIMES):
+            renewed.put_next()
             renewed.signal_reload()
             shown = renewed.until_shown_is_not(shown)
             load.wait_for(50)
@@ -116,7 +121,7 @@ def test_certificates_are_replaced_under_load(renewed: Renewed) -> None:
 
 def test_a_file_is_noticed_by_itself(renewed: Renewed) -> None:
     shown = renewed.shown()
-    renewed.put(TIMES + 1)
+    renewed.put_next()
     renewed.until_shown_is_not(shown)
 
 
@@ -133,14 +138,23 @@ def test_what_cannot_be_used_leaves_the_old_stores(renewed: Renewed) -> None:
     until(lambda: len(refused()) >= 3, "the sentences of the log", 10)
     assert all("the new certificate has the name 'CN=stranger' in place of 'CN=broker'" in line for line in refused())
     assert renewed.shown() == shown
-    renewed.put(TIMES + 1)
+    renewed.put_next()
     renewed.signal_reload()
     until(lambda: any("new stores are in use" in line for line in renewed.broker.error_lines()[lines:]), "a reload", 10)
     assert len(refused()) in {3, 6}
 
 
-def test_kafka_configs_gives_a_listener_other_stores(renewed: Renewed) -> None:
+def test_kafka_configs_gives_a_listener_other_stores(tmp_path: Path) -> None:
     """What cannot be used is refused, and not stored."""
+    renewed = Renewed(tmp_path)
+    renewed.broker.start()
+    try:
+        change_stores(renewed)
+    finally:
+        renewed.broker.stop()
+
+
+def change_stores(renewed: Renewed) -> None:
     jvm, shown = ToolJvm("broker"), renewed.shown()
     store = renewed.directory / f"broker-{TIMES + 2}.p12"
 

@@ -30,7 +30,7 @@ _LOCAL, _PROXIED = 0, 1
 _TCP_OVER_IPV4, _TCP_OVER_IPV6 = 0x11, 0x21
 _ADDRESSES: Final = {_TCP_OVER_IPV4: struct.Struct(">4s4sHH"), _TCP_OVER_IPV6: struct.Struct(">16s16sHH")}
 _VERSIONS: Final[dict[bytes, type[IPv4Address | IPv6Address]]] = {b"TCP4": IPv4Address, b"TCP6": IPv6Address}
-_PORT: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
+PORT: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
 _MAX_PORT: Final = 0xFFFF
 
 
@@ -123,7 +123,7 @@ def _parse_line(line: bytes) -> ProxiedConnection | None:
     if parts[1] == b"UNKNOWN":
         return None
     version = _VERSIONS.get(parts[1])
-    if version is None or len(parts) != 6 or not all(map(_PORT.fullmatch, parts[4:])):
+    if version is None or len(parts) != 6 or not all(map(PORT.fullmatch, parts[4:])):
         raise MalformedProxyHeader("the PROXY header has another form than PROXY TCP4|TCP6 address address port port")
     try:
         remote, local = (version(part.decode("ascii")).packed for part in parts[2:4])

@@ -24,7 +24,7 @@ import sys
 from headgate.gateway.network.admission import proxy_header
 from headgate.gateway.tests.hostile import fuzz
 
-proxy_header._PORT = re.compile(b".*")
+proxy_header.PORT = re.compile(b".*")
 fuzz.main(sys.argv[1:])
 """
 
