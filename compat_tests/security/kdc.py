@@ -119,6 +119,10 @@ class Kdc:
                 f"ktadd -k {self.key_table(name)} -norandkey {name}",
             )
         ]
+        self.run_admin(*commands)
+
+    def run_admin(self, *commands: str) -> None:
+        """Run commands of `kadmin`."""
         self._run("kadmin.local", "-r", REALM, stdin="\n".join((*commands, "")))
 
     def key_table(self, name: str) -> Path:

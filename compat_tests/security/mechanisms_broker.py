@@ -30,7 +30,7 @@ from compat_tests.security.kdc import REALM, Kdc
 from compat_tests.security.secure_broker import CERTIFICATES, HOST, PLAIN, SecureBroker
 from compat_tests.security.token_issuer import AUDIENCE, ISSUER, TokenIssuer
 
-LOGINS, MUTUAL = "LOGINS", "MUTUAL"
+LOGINS, MUTUAL, RULES = "LOGINS", "MUTUAL", "RULES"
 MTLS: Final = "mTLS"
 ALICE, BOB = "alice", "bob"
 USERS: Final = {ALICE: "secret of alice", BOB: "secret of bob"}
@@ -43,7 +43,10 @@ _SCRAM: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512":
 
 
 class MechanismsBroker(SecureBroker):
-    """`LOGINS` has all mechanisms, `MUTUAL` clients with certificates; the administrator comes without security."""
+    """`LOGINS` has all mechanisms, `MUTUAL` clients with certificates; the administrator comes without security.
+
+    `RULES` has GSSAPI alone: NAME/admin is bob, and no other name is anyone.
+    """
 
     def __init__(self, directory: Path, kdc: Kdc | None, reauthentication_ms: int = 0) -> None:
         certificates = make_certificates(directory / "certificates", *CERTIFICATES, *USERS)
@@ -56,7 +59,7 @@ class MechanismsBroker(SecureBroker):
     def listener_settings(self) -> dict[str, str]:
         users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
         mechanisms = [*PASSWORD_MECHANISMS, "OAUTHBEARER", *([GSSAPI] if self.kdc else [])]
-        protocols = {PLAIN: PLAIN, LOGINS: "SASL_SSL", MUTUAL: "SSL"}
+        protocols = {PLAIN: PLAIN, LOGINS: "SASL_SSL", MUTUAL: "SSL", **({RULES: "SASL_SSL"} if self.kdc else {})}
         return {
             "listeners": ",".join(f"{name}://127.0.0.1:0" for name in protocols),
             "advertised.listeners": ",".join(f"{name}://{HOST}:0" for name in protocols),
@@ -82,9 +85,11 @@ class MechanismsBroker(SecureBroker):
         keys, principal = kdc.key_table(SERVICE_PRINCIPAL), f"{SERVICE_PRINCIPAL}@{REALM}"
         options = f'useKeyTab=true storeKey=true keyTab="{keys}" principal="{principal}"'
         module = "com.sun.security.auth.module.Krb5LoginModule"
+        line = f"{module} required {options};"
         return {
-            "listener.name.logins.gssapi.sasl.jaas.config": f"{module} required {options};",
-            "listener.name.logins.sasl.kerberos.service.name": "kafka",
+            **{f"listener.name.{name.lower()}.gssapi.sasl.jaas.config": line for name in (LOGINS, RULES)},
+            "listener.name.rules.sasl.enabled.mechanisms": GSSAPI,
+            "listener.name.rules.sasl.kerberos.principal.to.local.rules": "RULE:[2:$2](admin)s/admin/bob/",
         }
 
     def environment(self) -> dict[str, str]:

@@ -12,8 +12,10 @@ from typing import Any, Final, TypeVar, cast
 from headgate.protocol.security.sasl.jaas import InvalidJaasConfig
 
 _MISSING: Final = "GSSAPI needs the extra `kerberos`: pip install 'headgate[kerberos]'"
-# Kerberos' KRB_AP_ERR_REPEAT and KRB_AP_ERR_TKT_NYV, for which Kafka lets a client try again
-_RETRIABLE_CODES: Final = frozenset((-1765328350, -1765328351))
+_CODES: Final = 1 << 32
+# Kerberos' KRB_AP_ERR_REPEAT and KRB_AP_ERR_TKT_NYV, without a sign, for which Kafka lets a client try again
+_RETRIABLE_CODES: Final = frozenset((-1765328350 % _CODES, -1765328351 % _CODES))
+_NO_REASON: Final = "Success"
 
 R = TypeVar("R")
 
@@ -43,7 +45,8 @@ class LibraryContext:
 
     @property
     def is_complete(self) -> bool:
-        return bool(self._context.complete)
+        # A step that fails with a token for the peer returns the token; the library raises its error here
+        return self._called(lambda: bool(self._context.complete))
 
     @property
     def initiator_name(self) -> str:
@@ -62,5 +65,13 @@ class LibraryContext:
         try:
             return call()
         except self._errors as error:
-            is_retriable = getattr(error, "min_code", 0) in _RETRIABLE_CODES
-            raise GssError(f"Kerberos: {error}", is_retriable=is_retriable) from error
+            is_retriable = error.min_code % _CODES in _RETRIABLE_CODES
+            raise GssError(f"Kerberos: {_reason(error)}", is_retriable=is_retriable) from error
+
+
+def _reason(error: Any) -> str:
+    """Kerberos' own words, where there are some; else those of GSS-API, such as "Unspecified GSS failure"."""
+    words = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    if not words or _NO_REASON in words:
+        words = error.get_all_statuses(error.maj_code, True)
+    return ", ".join(words)

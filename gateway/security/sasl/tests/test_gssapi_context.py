@@ -32,7 +32,10 @@ def test_a_context_of_the_library_has_the_key_table(monkeypatch: pytest.MonkeyPa
     asked: list[Any] = []
 
     class GSSError(Exception):
-        min_code = -1765328350
+        maj_code, min_code = 851968, 2529638946
+
+        def get_all_statuses(self, _code: int, _is_major: bool) -> list[str]:
+            return [str(self)]
 
     class SecurityContext:
         complete, initiator_name = True, "ann@R"

@@ -72,7 +72,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
 
     class GSSError(Exception):
-        pass
+        maj_code = min_code = 7
+
+        def get_all_statuses(self, _code: int, _is_major: bool) -> list[str]:
+            return [str(self)]
 
     def credentials(**fields: Any) -> dict[str, Any]:
         if fields["name"] == ("nobody@R", "krb5"):
