@@ -61,7 +61,10 @@ function client({ bootstrap, package: name }) {
   plugIn(library);
   // Its retries, five by default, would end before a broker is back
   const retry = { initialRetryTime: 100, maxRetryTime: 500, retries: 100 };
-  const settings = { clientId: "compat", brokers: [bootstrap], logLevel: library.logLevel.NOTHING, retry };
+  // Ten seconds before the end of a session, by default: sessions of tests are shorter
+  const reauthenticationThreshold = 1000;
+  const usual = { clientId: "compat", brokers: [bootstrap], logLevel: library.logLevel.NOTHING };
+  const settings = { ...usual, retry, reauthenticationThreshold };
   const text = process.env.COMPAT_TLS;
   if (text && sasl(text)) {
     retry.retries = 2; // the tests want to see why it is refused
