@@ -22,6 +22,7 @@ from headgate.protocol.security.sasl import login
 from headgate.protocol.security.sasl.client_login import ClientLogin, InvalidLogin, make_login
 from headgate.protocol.security.sasl.client_seams import ClientSeams, system
 from headgate.protocol.security.sasl.client_tokens import ClientTokens
+from headgate.protocol.security.sasl.jaas import KERBEROS_MODULE
 from headgate.protocol.security.sasl.login import LoginSession
 from headgate.protocol.security.secret import Secret
 from headgate.protocol.security.tls.settings import TlsSettings, of_texts
@@ -177,5 +178,6 @@ def _login(properties: Mapping[str, str], seams: ClientSeams) -> ClientLogin:
     try:
         return make_login(mechanism or _DEFAULT_MECHANISM, Secret(line), properties, seams)
     except InvalidLogin as error:
-        missing = "" if mechanism else f"{names.MECHANISM} is missing, and means {_DEFAULT_MECHANISM}: "
+        is_meant = bool(mechanism) or KERBEROS_MODULE in line
+        missing = "" if is_meant else f"{names.MECHANISM} is missing, and means {_DEFAULT_MECHANISM}: "
         raise InvalidClientSecurity(f"{missing}{error}") from None

@@ -62,10 +62,12 @@ class ClientCredentials:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._principal = options.get("principal", "")
         self._store: dict[str, str] = {}
+        self._cure = "get a ticket with kinit, and see it with klist"
         key_table = options.get("keyTab", "").removeprefix("file:")
         if options.get("useKeyTab", "").lower() == _TRUE:
             if not key_table or not self._principal:
                 raise InvalidJaasConfig('GSSAPI with useKeyTab=true needs keyTab="FILE" and principal="NAME@REALM"')
+            self._cure = f"`klist -k {key_table}` shows whether {self._principal} has a key there"
             self._store = {"client_keytab": f"FILE:{key_table}", "ccache": f"MEMORY:headgate-{id(self)}"}
         elif options.get("useTicketCache", "").lower() != _TRUE:
             raise InvalidJaasConfig("GSSAPI needs useTicketCache=true, or useKeyTab=true with keyTab and principal")
@@ -80,7 +82,7 @@ class ClientCredentials:
             context = LibraryContext(library, lambda: self._new_context(library, service, host))
             return gssapi(context, context.step(None) or b"")
         except GssError as error:
-            raise LoginFailed(f"{error}; check the tickets or the key table of sasl.jaas.config with klist") from None
+            raise LoginFailed(f"{error}; {self._cure}") from None
 
     def _new_context(self, library: Any, service: str, host: str) -> Any:
         principal = library.Name(self._principal, library.NameType.kerberos_principal) if self._principal else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,14 @@ def test_a_mistake_is_one_sentence_without_a_secret(properties: dict[str, str], 
         ClientSecurity.of_properties(properties)
     assert "hush" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_mechanism_of_kerberos_needs_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    line = "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"
+    properties = {"security.protocol": "SASL_SSL", "sasl.jaas.config": line, "sasl.kerberos.service.name": "kafka"}
+    with pytest.raises(InvalidClientSecurity, match=r"^sasl\.jaas\.config: GSSAPI needs the extra `kerberos`"):
+        ClientSecurity.of_properties(properties)
 
 
 def test_a_replaced_store_is_read_again(tmp_path: Path) -> None:

@@ -116,8 +116,12 @@ def test_tickets_of_kinit_are_used(made: list[Any]) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_missing_tickets_are_named_with_their_cure() -> None:
-    with pytest.raises(LoginFailed, match=r"no credentials cache found; check the tickets or the key table .* klist"):
+    with pytest.raises(
+        LoginFailed, match=r"no credentials cache found; `klist -k /k` shows whether nobody@R has a key"
+    ):
         ClientCredentials({**KEY_TABLE, "principal": "nobody@R"}).begin("kafka", "host")
+    with pytest.raises(LoginFailed, match=r"no credentials cache found; get a ticket with kinit"):
+        ClientCredentials({"useTicketCache": "true", "principal": "nobody@R"}).begin("kafka", "host")
 
 
 @pytest.mark.usefixtures("made")
