@@ -14,8 +14,9 @@ import pytest
 
 from compat_tests.harness.broker import TARGET, installed_command
 from compat_tests.security.client_security import make_certificates, write_properties
-from compat_tests.security.login_broker import EVERY, NARROW, PASSWORD, SIGNED, USER, LoginBroker
+from compat_tests.security.login_broker import EVERY, NARROW, PASSWORD, SCRAM, SIGNED, USER, LoginBroker
 from compat_tests.security.secure_broker import MUTUAL, PLAIN, TLS, SecureBroker
+from compat_tests.security.secure_kafka import SecureKafka
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured by its command line")
 MODULES = "org.apache.kafka.common.security"
@@ -142,3 +143,34 @@ def test_a_wrong_file_is_refused_before_any_connection(tmp_path: Path) -> None:
     assert line.endswith("is no setting of clients; the nearest name is ssl.truststore.location")
     line = refused(tmp_path, "127.0.0.1:1", {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, 2)
     assert "sasl.jaas.config is missing; write" in line
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("jar_set", ["broker", "broker39"])
+def test_commands_log_in_at_apache_kafka(tmp_path: Path, jar_set: str) -> None:
+    """The same files and sentences at Kafka 4.1 and 3.9; a broker of Java resets or answers where ours advises."""
+    with SecureKafka(tmp_path / "kafka", jar_set) as kafka:
+        (tmp_path / "password").write_text(PASSWORD)
+        password = ("--password-file", str(tmp_path / "password"))
+        for mechanism in SCRAM:
+            words = ("users", "add", USER, *password, "--mechanism", mechanism)
+            assert run(tmp_path, kafka.address(PLAIN), {}, *words)[0] == 0
+        for mechanism in ("PLAIN", *SCRAM, "OAUTHBEARER"):
+            settings = login(kafka.certificates, mechanism)
+            for command in ("topics", "groups", "txn", "quotas", "users"):
+                assert run(tmp_path, kafka.address(EVERY), settings, command, "list")[0] == 0
+        own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(kafka.certificates / "client.pem")}
+        tls = trusted(kafka.certificates)
+        assert run(tmp_path, kafka.address(MUTUAL), {**tls, **own}, "topics", "list")[0] == 0
+        other = make_certificates(tmp_path / "other", "x")
+        for listener, settings, sentence in (
+            (EVERY, login(kafka.certificates, "PLAIN", WRONG), "refuses the login by PLAIN: .*[Ii]nvalid username"),
+            (EVERY, login(kafka.certificates, "SCRAM-SHA-512", WRONG), "refuses the login by SCRAM-SHA-512: .*invalid"),
+            (EVERY, tls, "a port with SASL needs a login: security.protocol=SASL_SSL"),
+            (EVERY, trusted(other), "is not trusted: .*; set ssl.truststore.location"),
+            (MUTUAL, tls, "asks for a certificate of the client"),
+            (MUTUAL, {}, "speaks TLS; set security.protocol|a port with TLS needs security.protocol=SSL"),
+            (PLAIN, tls, "does not speak TLS: set security.protocol=PLAINTEXT"),
+            (PLAIN, login(kafka.certificates, "PLAIN", protocol="SASL_PLAINTEXT"), "asks for no login on this port"),
+        ):
+            assert re.search(sentence, refused(tmp_path, kafka.address(listener), settings))
