@@ -117,6 +117,11 @@ class KafkaMetadata:
             case RemoveAccessControlEntryRecord():
                 self.acls.pop(record.id, None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing of topics, nor of who may do what."""
+        return not (self.topics or self.acls or self.scram or self.security)
+
     def topics_by_name(self) -> dict[str, KnownTopic]:
         return {topic.name: topic for topic in self.topics.values()}
 
@@ -203,7 +208,7 @@ def _check_identity(config: BrokerConfig, survey: Survey) -> None:
 
 
 def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
-    """The content of Kafka's metadata log; None if there is none, or if neither topics nor ACLs in it can be read."""
+    """The content of Kafka's metadata log; None if there is none, or if nothing in it can be read."""
     directory = survey.cluster_metadata
     if directory is None:
         return None
@@ -214,7 +219,7 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
     except BadFile as error:
         logger.warning("%s; only the %d records of Kafka's metadata before that place are used", error, reading.count)
     logger.info("%s: %d records, %d of them of kinds without meaning here", directory, reading.count, reading.unknown)
-    return reading.metadata if reading.metadata.topics or reading.metadata.acls else None
+    return None if reading.metadata.is_empty else reading.metadata
 
 
 class _Reading:

@@ -23,6 +23,10 @@ class DispatchingBroker:
     def __init__(self, directory: Path) -> None:
         settings = {
             **SETTINGS,
+            "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256",
             "node.id": "1",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN}",
@@ -30,7 +34,7 @@ class DispatchingBroker:
         self.node = HandlerBroker(directory, **{name.replace(".", "_"): value for name, value in settings.items()})
         # All APIs: a broker without ZooKeeper does not serve those between brokers
         self._dispatcher = Dispatcher(self.node.services, load(), self.node.parts.dispatcher.authorizer)
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[tuple[str, str], Client] = {}
 
     def wait(self) -> None:
         self.node.time.advance(100)
@@ -42,7 +46,10 @@ class DispatchingBroker:
         frame = bytearray()
         write_request_header(frame, RequestHeader(request.api_key, version, 7, client))
         write(request, version, frame, [])
-        known = self._clients.setdefault(client, Client(HOST, 50_000, HOST, 9092, principal=f"User:{client}"))
+        listener = "PLAINTEXT" if registration.ranges[0].between_brokers else "CLIENTS"
+        known = self._clients.setdefault(
+            (client, listener), Client(HOST, 50_000, HOST, 9092, listener, principal=f"User:{client}")
+        )
         replies: list[Any] = []
         reply = self._dispatcher.dispatch(memoryview(frame), known, replies.append)
         if isinstance(reply, list):

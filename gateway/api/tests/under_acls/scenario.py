@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.gateway.api.authorization import DENIALS
@@ -29,6 +29,8 @@ from headgate.gateway.api.tests.under_acls.data_questions import RECORDS, data_q
 from headgate.gateway.api.tests.under_acls.group_questions import commit, group_questions
 from headgate.gateway.api.tests.under_acls.order_questions import order_questions
 from headgate.gateway.api.tests.under_acls.questions import Ids, Question
+from headgate.gateway.api.tests.under_acls.token_questions import set_up as set_up_tokens
+from headgate.gateway.api.tests.under_acls.token_questions import token_questions
 from headgate.gateway.api.tests.under_acls.transaction_questions import transaction_questions
 from headgate.gateway.coordinator.groups.tests.response_lines import HIDDEN, ResponseLines
 from headgate.protocol.acls import AclBinding
@@ -56,6 +58,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "log.retention.ms": "-1",
+    "delegation.token.secret.key": "secret",
 }
 END = "the end of the connection"
 MEMBERS = "ConsumerGroupHeartbeat: by an expression", "ConsumerGroupDescribe: members"
@@ -90,6 +93,8 @@ class AnswerLines(ResponseLines):
     hidden: ClassVar[frozenset[str]] = HIDDEN | {
         *("base_offset", "producer_id", "producer_epoch", "aborted_transactions"),
         *("group_epoch", "assignment_epoch", "member_epoch"),
+        *("token_id", "hmac", "issue_timestamp", "expiry_timestamp", "max_timestamp"),
+        *("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"),
     }
 
     def _struct(self, value: Struct, version: int, ordered: bool) -> str:
@@ -106,7 +111,12 @@ class AnswerLines(ResponseLines):
 
 
 def questions() -> Iterator[Question]:
-    yield from chain(data_questions(), group_questions(), transaction_questions(), admin_questions(), order_questions())
+    yield from data_questions()
+    yield from group_questions()
+    yield from transaction_questions()
+    yield from admin_questions()
+    yield from token_questions()
+    yield from order_questions()
 
 
 def question_name(question: Question, ids: Ids) -> str:
@@ -153,6 +163,7 @@ class Scenario:
         for group in ("g", "h"):
             self._commit(group)
         creations = [creation_of(acl) for acls in acl_sets().values() for acl in acls]
+        set_up_tokens(self.admin)
         results = self.admin(CreateAclsRequest([*creations, ZED]), 2).results
         assert not any(row.error_code for row in results), results
 
@@ -212,7 +223,8 @@ class Scenario:
             response = self.broker.ask(client, request, version)
             if response is None:
                 return
-            answers[client] = self._answer(response, version)
+            answer = self._answer(response, version)
+            answers[client] = answer.replace(f"principal_name='{client}'", "principal_name='the client'")
             self._restore(question.restore, response)
         if {*answers.values()} == {END}:  # Kafka 4.1 says that it serves Produce 0 to 2
             return
