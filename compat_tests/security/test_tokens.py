@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compat_tests.families.family import Family, FromStart
 from compat_tests.families.java_client import JavaClient
 from compat_tests.families.json_lines import FranzGo
-from compat_tests.harness.broker import TARGET
+from compat_tests.harness.broker import TARGET, installed_command
 from compat_tests.harness.records import assert_same, generate
 from compat_tests.harness.tool_jvm import ToolJvm
 from compat_tests.harness.topics import new_topic
@@ -18,7 +21,7 @@ from compat_tests.security.client_security import Security
 from compat_tests.security.login_broker import EVERY, PASSWORD, TOKEN_KEY, LoginBroker
 from compat_tests.security.test_sasl import failure
 from compat_tests.security.test_tls_clients import ends_of, now_ms
-from compat_tests.security.token_tool import TokenTool, scenario
+from compat_tests.security.token_tool import Token, TokenTool, scenario
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured for SASL by its command line")
 COUNT = 20
@@ -71,6 +74,29 @@ def test_a_token_makes_no_token(logins: LoginBroker, jvm: ToolJvm) -> None:
     said = TokenTool(jvm, logins.address(EVERY), by_token.java_file()).run("--create", "--max-life-time-period", "-1")
     assert said.status == 1
     assert "DelegationTokenNotAllowed" in said.errors or "not allowed" in said.errors, said
+
+
+def headgate_tokens(address: str, config: str, *words: str) -> tuple[list[dict[str, Any]], str]:
+    """The rows that the command prints, and its errors."""
+    command = [*installed_command(), "tokens", *words, "--bootstrap-server", address, "--command-config", config]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return [json.loads(line) for line in said.stdout.splitlines()], said.stderr
+
+
+def test_our_own_command_does_the_same(logins: LoginBroker) -> None:
+    address, security = logins.security("SCRAM-SHA-512")
+    config = security.java_file()
+    (made,), _ = headgate_tokens(address, config, "create", "--renewer", "bob")
+    rows, _ = headgate_tokens(address, config, "list", "--owner", "alice")
+    assert [row["renewers"] for row in rows if row["token_id"] == made["token_id"]] == ["User:bob"]
+    token = Token(made["token_id"], made["hmac"])
+    by_token = Security(logins.certificates, login=token.login("SCRAM-SHA-256")).java_file()
+    rows, said = headgate_tokens(logins.address(EVERY), by_token, "create")
+    assert rows == []
+    assert "not by a token" in said
+    headgate_tokens(address, config, "expire", token.token_id)
+    rows, _ = headgate_tokens(address, config, "list")
+    assert token.token_id not in {row["token_id"] for row in rows}
 
 
 def test_tokens_outlive_a_killed_broker(tmp_path: Path, jvm: ToolJvm) -> None:

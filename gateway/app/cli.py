@@ -43,6 +43,7 @@ COMMANDS = {
     ),
     "users": Command("headgate.gateway.app.cli:users", "users who log in by SCRAM: list, add, remove"),
     "quotas": Command("headgate.tools.quotas:main", "quotas of users, client ids and addresses: list, set, remove"),
+    "tokens": Command("headgate.tools.tokens:main", "delegation tokens: create, list, renew, expire"),
     "txn": Command("headgate.tools.txn.command:main", "transactions: list, describe, find hanging ones, abort one"),
     "log": Command(
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
