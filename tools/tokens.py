@@ -160,10 +160,10 @@ def run_expire(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     return _change(cluster, options, lambda secret: ExpireDelegationTokenRequest(secret, period_ms))
 
 
-Change = Callable[[bytes], RenewDelegationTokenRequest | ExpireDelegationTokenRequest]
+_NewEnd = RenewDelegationTokenRequest | ExpireDelegationTokenRequest
 
 
-def _change(cluster: Cluster, options: argparse.Namespace, change: Change) -> CommandResult:
+def _change(cluster: Cluster, options: argparse.Namespace, change: Callable[[bytes], _NewEnd]) -> CommandResult:
     """Change the end of the named tokens: all are there, or none is changed. Raises UsageError, ClientError."""
     known = {token.token_id: token for token in _describe(cluster, None)}
     unknown = [token_id for token_id in options.ids if token_id not in known]
@@ -184,9 +184,7 @@ def _change(cluster: Cluster, options: argparse.Namespace, change: Change) -> Co
     return CommandResult(rows, failures, notes=notes)
 
 
-def _changed(
-    cluster: Cluster, token_id: str, request: RenewDelegationTokenRequest | ExpireDelegationTokenRequest
-) -> int:
+def _changed(cluster: Cluster, token_id: str, request: _NewEnd) -> int:
     """The new end of a token in ms. Raises ClientError."""
 
     def ask(client: Client) -> int | Failure:
