@@ -21,12 +21,14 @@ MAX_TEXT_LENGTH: Final = 1000
 """A client chooses its id and the names in its requests: longer ones are cut."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 AuditEvent = dict[str, Any]
 
 
 def time_text(now_ms: int) -> str:
-    """A time in UTC, as 2026-11-28T03:41:00.123Z."""
+    """A time in UTC, as 2026-11-28T03:41:00.123Z; the last time that has a date for a later one."""
+    now_ms = min(now_ms, _LAST_MS)
     return f"{(_EPOCH + timedelta(milliseconds=now_ms)).isoformat(timespec='milliseconds')[:23]}Z"
 
 

@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from headgate.gateway.audit.audit_events import HIDDEN, short
+from headgate.gateway.audit.audit_events import HIDDEN, short, time_text
 from headgate.gateway.config import catalogue
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.security.acls.acl_requests import binding_of
 from headgate.gateway.security.quotas.entities import QuotaEntity
+from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 from headgate.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from headgate.protocol.messages.alter_configs import AlterConfigsRequest
 from headgate.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from headgate.protocol.messages.create_acls import CreateAclsRequest
+from headgate.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.delete_acls import DeleteAclsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
+from headgate.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from headgate.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from headgate.protocol.security.sasl.scram_keys import ScramMechanism
 
 AuditedChange = dict[str, object]
@@ -159,6 +163,30 @@ def created_partitions(request: Any, response: Any, before: Image, _after: Image
             yield _change("TOPIC", row.name, {"partitions": len(topic.partitions)}, {"partitions": asked[row.name]})
 
 
+def changed_tokens(_request: Any, response: Any, before: Image, after: Image) -> Iterator[AuditedChange]:
+    """The new token, or the one whose end has changed: a request names a token by its secret, which is not shown."""
+    if response.error_code:
+        return
+    created = getattr(response, "token_id", None)
+    for token_id in [created] if created else before.tokens:
+        old, new = before.tokens.get(token_id), after.tokens.get(token_id)
+        is_of_request = new is None or created or new.expiry_ms == response.expiry_timestamp_ms
+        if old != new and is_of_request:
+            yield _change("TOKEN", token_id, _token(old), _token(new))
+
+
+def _token(token: DelegationToken | None) -> AuditedChange | None:
+    if token is None:
+        return None
+    return {
+        "owner": short(token.owner),
+        "requester": short(token.requester),
+        "renewers": [short(renewer) for renewer in token.renewers],
+        "expires": time_text(token.expiry_ms),
+        "max_lifetime": time_text(token.max_ms),
+    }
+
+
 CHANGES: Final[Mapping[int, Describe]] = {
     CreateAclsRequest.api_key: created_acls,
     DeleteAclsRequest.api_key: deleted_acls,
@@ -169,5 +197,8 @@ CHANGES: Final[Mapping[int, Describe]] = {
     CreateTopicsRequest.api_key: created_topics,
     DeleteTopicsRequest.api_key: deleted_topics,
     CreatePartitionsRequest.api_key: created_partitions,
+    CreateDelegationTokenRequest.api_key: changed_tokens,
+    RenewDelegationTokenRequest.api_key: changed_tokens,
+    ExpireDelegationTokenRequest.api_key: changed_tokens,
 }
 """By API key; the requests of other APIs are not reported."""

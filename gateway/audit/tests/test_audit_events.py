@@ -9,6 +9,7 @@ from headgate.protocol.acls import AclOperation, AclResource
 
 def test_times_are_of_utc_with_milliseconds() -> None:
     assert audit_events.time_text(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
+    assert audit_events.time_text((1 << 63) - 1) == "9999-12-31T23:59:59.999Z"
     assert audit_events.time_text(0) == "1970-01-01T00:00:00.000Z"
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from headgate.gateway.api.authorization import with_audit
 from headgate.gateway.audit.audit_events import HIDDEN
-from headgate.gateway.audit.changes import CHANGES
+from headgate.gateway.audit.changes import CHANGES, changed_tokens
 from headgate.gateway.audit.tests.audited import PATH, Audited
 from headgate.gateway.config.resource_type import ResourceType
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.gateway.tests.builders import HandlerBroker, begun, handler_of
 from headgate.protocol.acls import AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
@@ -23,11 +25,13 @@ from headgate.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from headgate.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from headgate.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.describe_client_quotas import EntityData
+from headgate.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from headgate.protocol.messages.incremental_alter_configs import (
     DELETE,
     SET,
@@ -36,6 +40,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from headgate.protocol.messages.metadata import MetadataRequest
+from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 from headgate.protocol.schema import Message
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -155,3 +160,29 @@ def test_a_line_is_one_object(broker: AuditedBroker) -> None:
     broker.changes(CreateTopicsRequest([CreatableTopic("a", 1, 1)]), 7)
     [line] = broker.audited.files.content[PATH].splitlines()
     assert json.loads(line)["api"] == "CreateTopics"
+
+
+def test_tokens_show_their_people_and_times_but_no_secret() -> None:
+    token = DelegationToken("T1", "User:bob", "User:alice", ("User:job",), 0, 2000, 1000)
+    none = Image.empty()
+    one, longer = none._replace(tokens={"T1": token}), none._replace(tokens={"T1": token._replace(expiry_ms=1500)})
+    shown = {
+        "owner": "User:bob",
+        "requester": "User:alice",
+        "renewers": ["User:job"],
+        "expires": "1970-01-01T00:00:01.000Z",
+        "max_lifetime": "1970-01-01T00:00:02.000Z",
+    }
+    later = {**shown, "expires": "1970-01-01T00:00:01.500Z"}
+
+    def changes(response: Message, before: Image, after: Image) -> list[tuple[object, object]]:
+        found = changed_tokens(None, response, before, after)
+        return [(change["before"], change["after"]) for change in found if change["resource_name"] == "T1"]
+
+    created = CreateDelegationTokenResponse(token_id="T1", hmac=b"secret")
+    renewed = RenewDelegationTokenResponse(expiry_timestamp_ms=1500)
+    assert changes(created, none, one) == [(None, shown)]
+    assert changes(renewed, one, longer) == [(shown, later)]
+    assert changes(ExpireDelegationTokenResponse(expiry_timestamp_ms=7), longer, none) == [(later, None)]
+    assert changes(RenewDelegationTokenResponse(error_code=62), one, longer) == []
+    assert changes(RenewDelegationTokenResponse(expiry_timestamp_ms=9), one, longer) == []
