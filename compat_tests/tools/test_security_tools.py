@@ -40,7 +40,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def kafka_acls(broker: Broker, *arguments: str) -> list[Rule]:
     """What `kafka-acls` prints: type, name, pattern type, principal, host, operation, permission of each rule."""
     printed = tool_output(ACLS, "--bootstrap-server", broker.bootstrap, *arguments)
-    rules, pattern = list[Rule](), ()
+    rules, pattern = list[Rule](), tuple[str, ...]()
     for line in printed.splitlines():
         found = _PATTERN.search(line)
         if found is not None:
