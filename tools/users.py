@@ -90,7 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     added.add_argument("--iterations", type=_iterations, default=DEFAULT_ITERATIONS, help="default: 4096")
     added.add_argument("--data", metavar="directory", help="log.dirs of a stopped or new broker, in place of a broker")
     added.add_argument(
-        "--config", metavar="server.properties", help="of the stopped broker, for its log.dirs and node.id"
+        "--config",
+        "--zk-tls-config-file",  # Kafka's name for a file with zookeeper.ssl.*
+        metavar="server.properties",
+        help="of a broker, for log.dirs and node.id, or the settings zookeeper.*",
     )
     added.add_argument("--zookeeper", metavar="host:port/path", help="zookeeper.connect, in place of a broker")
     added.set_defaults(run=run_add)

@@ -15,9 +15,9 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
 from compat_tests.harness import class_archive
@@ -57,8 +57,12 @@ class ZooKeeper:
         directory: Path | None = None,
         port: int = 0,
         archive: str = "",
+        settings: Mapping[str, str] = MappingProxyType({}),
+        options: Sequence[str] = (),
     ) -> None:
+        """`settings`: more lines of the server's file. `options`: more of its JVM."""
         self.archive = archive
+        self.options = tuple(options)
         self.is_own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="zookeeper-"))
         self.port = reserve(self, port)
@@ -79,6 +83,7 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
             "maxClientCnxns": "0",
+            **settings,
         }
         self._configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
@@ -96,7 +101,7 @@ class ZooKeeper:
         """Start the server and wait until it serves."""
         sync = f"-Dzookeeper.forceSync={'yes' if self.is_synced else 'no'}"
         archive = (self.archive,) if self.archive else class_archive.options("zookeeper", work, JARS / "zookeeper")
-        options = (f"-Xmx{self.heap}", sync, *QUICK_START, *archive)
+        options = (f"-Xmx{self.heap}", sync, *QUICK_START, *archive, *self.options)
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = java(main_class, str(self._configuration), options=options, jar_set="zookeeper")
         with self.output.open("ab") as output:

@@ -246,13 +246,15 @@ def choose_source(base: Foundation) -> MetadataSource:
 
 
 def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
-    """The connection to ZooKeeper with `zookeeper.connect`, otherwise None. Raises StorageError."""
+    """The connection to ZooKeeper with `zookeeper.connect`, otherwise None. Raises StorageError, ConfigError."""
     if config.zookeeper_connect is None:
         return None
     from headgate.gateway.zookeeper.client import ZooKeeperClient
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+    from headgate.gateway.zookeeper.security import zookeeper_security
 
-    return ZooKeeperConnection(config, clock, ZooKeeperClient)
+    security = zookeeper_security.of_config(config)
+    return ZooKeeperConnection(config, clock, partial(ZooKeeperClient, security=security))
 
 
 def open_tls(config: BrokerConfig, clock: Clock) -> dict[str, ListenerTls]:

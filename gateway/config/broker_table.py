@@ -155,6 +155,23 @@ class Settings:
       " Clients of the 0.8 age need it: they look for brokers there, and keep offsets there."))
     zookeeper_session_timeout_ms: int = row(INT, "18000", "1..", "ZooKeeper forgets this broker after this time without a heartbeat.")
     zookeeper_connection_timeout_ms: int | None = row(INT, None, "1..", "How long to wait for ZooKeeper at a start. Default: zookeeper.session.timeout.ms.")
+    zookeeper_ssl_client_enable: bool = row(BOOLEAN, "false", "", "Whether ZooKeeper is reached over TLS.")
+    zookeeper_ssl_keystore_location: str | None = row(STRING, None, "",
+     "The certificate of this broker for ZooKeeper, with its key: a file in PEM or PKCS12.")
+    zookeeper_ssl_keystore_password: Secret | None = row(PASSWORD, None, "", "Its password.")
+    zookeeper_ssl_keystore_type: str | None = row(STRING, None, "", "Its format: PEM or PKCS12. Default: by the ending of its name.")
+    zookeeper_ssl_truststore_location: str | None = row(STRING, None, "", "The authorities of ZooKeeper's certificate. Default: those of the system.")
+    zookeeper_ssl_truststore_password: Secret | None = row(PASSWORD, None, "", "Its password.")
+    zookeeper_ssl_truststore_type: str | None = row(STRING, None, "", "Its format, as zookeeper.ssl.keystore.type.")
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] = row(LIST, "", "", "The versions of TLS; empty: TLSv1.2 and TLSv1.3.")
+    zookeeper_ssl_cipher_suites: tuple[str, ...] = row(LIST, "", "", "The cipher suites, as ssl.cipher.suites.")
+    zookeeper_ssl_endpoint_identification_algorithm: str = row(STRING, "HTTPS", "",
+     "Whether the host name of ZooKeeper is checked in its certificate: HTTPS, or empty for no.")
+    zookeeper_set_acl: bool = row(BOOLEAN, "false", "",
+     "Whether new nodes are for this broker's name in ZooKeeper alone, to write; users, configs of brokers and tokens to read too.")
+    headgate_zookeeper_sasl_jaas_config: Secret | None = row(PASSWORD, None, "",
+     ('The login at ZooKeeper: org.apache.zookeeper.server.auth.DigestLoginModule required username="..." password="...";. Kafka has it in the section'
+      " Client of the JVM's own file."))
     headgate_zookeeper_groups_max: int = row(INT, "10000", "0..",
      "The maximum of groups in ZooKeeper that ListGroups and DescribeGroups show beside the coordinator's; 0: none.")
 

@@ -40,11 +40,9 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      "add.partitions.to.txn.retry.backoff.max.ms:int=100 add.partitions.to.txn.retry.backoff.ms:int=20"),
     ("the broker id is configured, or 0, and never generated", "",
      "-broker.id.generation.enable:boolean=true -reserved.broker.max.id:int=1000"),
-    ("ZooKeeper is reached without TLS and without ACLs, and there is no migration to KRaft", "zookeeper.",
+    ("there is no migration to KRaft, and the connection to ZooKeeper is no class of Java", "zookeeper.",
      """-clientCnxnSocket -max.in.flight.requests:int=10 -metadata.migration.enable:boolean=false -metadata.migration.min.batch.size:int=200
-     -set.acl:boolean=false -sync.time.ms:int=2000 -ssl.cipher.suites:list -ssl.client.enable:boolean=false -ssl.crl.enable:boolean=false
-     -ssl.enabled.protocols:list -ssl.endpoint.identification.algorithm=HTTPS -ssl.keystore.location -ssl.keystore.password* -ssl.keystore.type
-     -ssl.ocsp.enable:boolean=false -ssl.protocol=TLSv1.2 -ssl.truststore.location -ssl.truststore.password* -ssl.truststore.type"""),
+     -sync.time.ms:int=2000 -ssl.protocol=TLSv1.2"""),
     ("a follower leaves the ISR by time alone, by replica.lag.time.max.ms", "", "-replica.lag.max.messages:long"),
     ("OpenSSL does TLS, not a provider of Java", "ssl.",
      "keymanager.algorithm=SunX509 provider secure.random.implementation trustmanager.algorithm=PKIX"),
@@ -180,6 +178,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "create.topic.policy.class.name:class": (("",), f"{_JAVA}: topics would be created against that policy; remove the setting"),
     "alter.config.policy.class.name:class": (("",), f"{_JAVA}: settings would be changed against that policy; remove the setting"),
     "client.quota.callback.class:class": (("",), f"{_JAVA}: clients would have no quotas; remove the setting"),
+    "-zookeeper.ssl.crl.enable:boolean=false": (("false",), "revoked certificates of ZooKeeper are not looked up; remove the setting"),
+    "-zookeeper.ssl.ocsp.enable:boolean=false": (("false",), "revoked certificates of ZooKeeper are not looked up; remove the setting"),
     "remote.log.storage.system.enable:boolean=false": (("false",), "there is no tiered storage: records that were moved there could not be read; remove the setting"),
     "-port:int=9092": ((), "Kafka 3.0 removed it; write listeners=PLAINTEXT://:<port>"),
     "-host.name=": (("",), "Kafka 3.0 removed it; write listeners=PLAINTEXT://<host>:9092"),

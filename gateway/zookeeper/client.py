@@ -1,6 +1,6 @@
-"""The session with a real ZooKeeper: kazoo, which no other module imports, behind `session.Session`.
+"""The session with a real ZooKeeper: kazoo, behind `session.Session`.
 
-kazoo has threads. This module allows it one, the thread of its connection: `_InlineHandler` runs kazoo's callbacks
+kazoo has threads. This module allows it one, the thread of its connection: `InlineHandler` runs kazoo's callbacks
 there. These callbacks only append to one queue (`_inbox`) and wake the loop, which takes the answers and events from
 the queue, in order. Kazoo's default, two more threads for callbacks, costs 60% more CPU time for each request and loses
 the order.
@@ -28,11 +28,17 @@ from typing import Any, Final
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, KeeperState
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from headgate.gateway.zookeeper.kazoo_handler import InlineHandler
+from headgate.gateway.zookeeper.security.zookeeper_security import (
+    NO_SECURITY,
+    NodeAccess,
+    ZooKeeperLogin,
+    ZooKeeperSecurity,
+)
 from headgate.gateway.zookeeper.server_status import LaggingServers, is_resolved
 from headgate.gateway.zookeeper.session import (
     OF_NODES,
@@ -64,8 +70,6 @@ MOST_A_TURN: Final = 64
 CLOSE_WITHIN_MS: Final = 5_000
 RESTART_AFTER_MS: Final = 1_000
 _EPHEMERAL, _SEQUENTIAL = 1, 2
-STANDSTILL_S: Final = 0.1
-"""While the loop stands still: the seconds between two looks for a sign of the loop."""
 # Seconds between attempts to connect, doubled up to the limit
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 2.0
 
@@ -77,6 +81,7 @@ _ERRORS: Final = {
     exceptions.NoChildrenForEphemeralsError: KeeperError.NO_CHILDREN_FOR_EPHEMERALS,
     exceptions.BadArgumentsError: KeeperError.BAD_ARGUMENTS,
     exceptions.NoAuthError: KeeperError.NO_AUTH,
+    exceptions.InvalidACLError: KeeperError.NO_AUTH,  # the creator has no name
     exceptions.UnimplementedError: KeeperError.UNIMPLEMENTED,
     exceptions.SessionExpiredError: KeeperError.SESSION_EXPIRED,
     # kazoo was closed, or its server has given up the request: the request may have taken effect
@@ -86,64 +91,14 @@ _ERRORS: Final = {
     exceptions.RequestTimeoutError: KeeperError.CONNECTION_LOSS,
 }
 
+_CONNECTION_ENDED: Final = tuple(
+    kind for kind, error in _ERRORS.items() if error in {KeeperError.CONNECTION_LOSS, KeeperError.SESSION_EXPIRED}
+)
+
 # kazoo logs every attempt to connect, every second or two; this module logs once. Users may lower the level
 _kazoo_logger = logging.getLogger("headgate.zookeeper.kazoo")
 if _kazoo_logger.level == logging.NOTSET:
     _kazoo_logger.setLevel(logging.ERROR)
-
-
-class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler without threads for callbacks: callbacks run in the thread of the connection.
-
-    `ended` is called at the end of the connection's thread: after `stop`, or after an unexpected error.
-    `opened` is called with the address of each connection that opens, before ZooKeeper knows of the session.
-    `may_beat` is called before each heartbeat: as long as it returns false, kazoo waits for data alone.
-    """
-
-    def __init__(
-        self,
-        ended: Callable[[], None],
-        opened: Callable[[tuple[str, int]], None],
-        may_beat: Callable[[], bool] = lambda: True,
-    ) -> None:
-        super().__init__()
-        self.ended = ended
-        self.opened = opened
-        self.may_beat = may_beat
-
-    def select(
-        self, readers: Sequence[Any], writers: Sequence[Any], errors: Sequence[Any], timeout_s: float
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait for sockets. Only kazoo's wait for data and requests has two readers; a heartbeat follows its end."""
-        found: tuple[list[Any], list[Any], list[Any]] = super().select(readers, writers, errors, timeout_s)
-        while len(readers) > 1 and not found[0] and not self.may_beat():
-            found = super().select(readers, writers, errors, STANDSTILL_S)
-        return found
-
-    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        connection = super().create_connection(*args, **kwargs)
-        self.opened(kwargs["address"])
-        return connection
-
-    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return super().spawn(self._run, func, *args, **kwargs)
-
-    def _run(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> None:
-        try:
-            function(*arguments, **more)
-        except Exception:
-            logger.exception("the connection to ZooKeeper failed unexpectedly; another one follows")
-        finally:
-            self.ended()
-
-    def start(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-    def dispatch_callback(self, callback: Any) -> None:
-        callback.func(*callback.args)
 
 
 class _MultiRead:
@@ -241,9 +196,12 @@ class ZooKeeperClient:
         scheduler: SessionScheduling,
         on_event: Callable[[SessionEvent], None],
         max_outstanding: int = MAX_OUTSTANDING,
+        security: ZooKeeperSecurity = NO_SECURITY,
     ) -> None:
         """`connect`: `host:port,host:port/chroot`, Kafka's zookeeper.connect. Raises ValueError for any other text."""
         self.session_id = 0
+        self.problem: str | None = None
+        self._security = security
         self.is_connected = False
         self._connect = connect
         self._session_timeout_ms = session_timeout_ms
@@ -325,8 +283,9 @@ class ZooKeeperClient:
 
     def create(self, node: Create, resume: Resume[str]) -> None:
         path, data, is_ephemeral, is_sequential = node
+        acl = _acl(self._security.access(path))
         self._ask(
-            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), str, resume
+            path, data, lambda kazoo: kazoo.create_async(path, data, acl, is_ephemeral, is_sequential), str, resume
         )
 
     def set(self, path: str, data: bytes | None, version: int, resume: Resume[Stat]) -> None:
@@ -340,7 +299,7 @@ class ZooKeeperClient:
         if refused is not None:
             self._scheduler.call_soon(partial(resume, refused))
         else:
-            self._put(lambda kazoo: _transaction(kazoo, operations).commit_async(), _results, resume)
+            self._put(lambda kazoo: _transaction(kazoo, operations, self._security).commit_async(), _results, resume)
 
     def sync(self, path: str, resume: Resume[None]) -> None:
         self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, resume)
@@ -419,11 +378,22 @@ class ZooKeeperClient:
             self._arrive(partial(self._outdated, kazoo))
 
     def _arrive_state(self, kazoo: Any, servers: LaggingServers, state: str) -> None:
-        if state == KazooState.CONNECTED:
-            servers.connected()
         client_id = kazoo.client_id
         session_id = client_id[0] if client_id is not None else 0
-        self._arrive(partial(self._handle_state, kazoo, state, session_id))
+        arrive = partial(self._arrive, partial(self._handle_state, kazoo, state, session_id))
+        if state == KazooState.CONNECTED:
+            servers.connected()
+            if self._security.login is not None:  # which comes now, before the first request
+                kazoo.exists_async("/").rawlink(partial(self._arrive_login, arrive))
+                return
+        arrive()
+
+    def _arrive_login(self, arrive: Callable[[], None], result: Any) -> None:
+        if isinstance(result.exception, exceptions.AuthFailedError):
+            assert self._security.login is not None
+            self._arrive(partial(self._note_problem, f"it refuses the login of {self._security.login.user}"))
+        elif result.exception is None or not isinstance(result.exception, _CONNECTION_ENDED):
+            arrive()
 
     # On the loop
 
@@ -460,10 +430,17 @@ class ZooKeeperClient:
         elif state == KazooState.SUSPENDED:
             logger.warning("lost the connection to ZooKeeper at %s; connecting again", self._connect)
             self._lose(SessionEvent.SUSPENDED)
-        else:
+        elif self.session_id or self._security.login is None:  # without a login there was no session
             self._expired()
 
+    def _note_problem(self, reason: str) -> None:
+        """A connection could not be made: log the reason, if it is another one than before."""
+        if reason != self.problem:
+            logger.warning("ZooKeeper at %s cannot be reached: %s", self._connect, reason)
+        self.problem = reason
+
     def _connected(self, session_id: int) -> None:
+        self.problem = None
         is_same = session_id == self.session_id
         self.session_id, self.is_connected = session_id, True
         logger.info("%s to ZooKeeper at %s, session 0x%x", "reconnected" if is_same else "connected", self._connect,
@@ -525,11 +502,14 @@ class ZooKeeperClient:
 
     def _new_kazoo(self) -> Any:
         servers = LaggingServers(self._connect.partition("/")[0].count(",") + 1)
-        handler = _InlineHandler(
+        handler = InlineHandler(
             lambda: self._arrive(partial(self._replace, kazoo)),
             lambda address: self._arrive_opened(kazoo, servers, address),
             self._may_beat,
+            self._security.new_context,
+            lambda reason: self._arrive(partial(self._note_problem, reason)),
         )
+        login = self._security.login
         retry = {"max_tries": -1, "delay": _FIRST_DELAY_S, "max_delay": _LONGEST_DELAY_S}
         kazoo = KazooClient(
             self._connect,
@@ -537,9 +517,14 @@ class ZooKeeperClient:
             handler=handler,
             connection_retry=retry,
             logger=_kazoo_logger,
+            sasl_options=None if login is None else _sasl_options(login),
         )
         kazoo.add_listener(partial(self._arrive_state, kazoo, servers))
         return kazoo
+
+
+def _sasl_options(login: ZooKeeperLogin) -> dict[str, str]:
+    return {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password.text}
 
 
 def _stop(kazoo: Any, stopped: Callable[[], None]) -> None:
@@ -565,7 +550,13 @@ def _complete(kazoo: Any, path: str) -> str:
     return f"{kazoo.chroot}{path}".rstrip("/") or "/"
 
 
-def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
+def _acl(access: NodeAccess) -> list[Any]:
+    if access.is_open:
+        return list(OPEN_ACL_UNSAFE)
+    return [*CREATOR_ALL_ACL, *(READ_ACL_UNSAFE if access.is_readable else ())]
+
+
+def _transaction(kazoo: Any, operations: Sequence[Operation], security: ZooKeeperSecurity) -> Any:
     """A multi. It bypasses kazoo's functions for the operations, which refuse null data."""
     transaction = kazoo.transaction()
     for operation in operations:
@@ -573,7 +564,8 @@ def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
         match operation:
             case Create(_, data, is_ephemeral, is_sequential):
                 flags = _EPHEMERAL * is_ephemeral | _SEQUENTIAL * is_sequential
-                transaction.operations.append(serialization.Create(path, data, OPEN_ACL_UNSAFE, flags))
+                acl = _acl(security.access(operation.path))
+                transaction.operations.append(serialization.Create(path, data, acl, flags))
             case SetData(_, data, version):
                 transaction.operations.append(serialization.SetData(path, data, version))
             case Delete(_, version):

@@ -169,6 +169,10 @@ class Session(Protocol):
         """The owner of this session's ephemeral nodes; 0 without a session."""
 
     @property
+    def problem(self) -> str | None:
+        """Why the last attempt to connect has failed, if settings may be the cause; None with a connection."""
+
+    @property
     def is_connected(self) -> bool:
         """Whether requests are sent; otherwise they are answered NOT_CONNECTED."""
 

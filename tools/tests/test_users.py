@@ -209,6 +209,7 @@ def test_remove_of_a_mechanism_that_is_not_there_is_refused(run: Run, broker: Us
         (["--data", "/d"], None, ["log.dirs=/d"]),
         (["--zookeeper", "z:2181/k"], None, ["zookeeper.connect=z:2181/k"]),
         (["--config", "p"], "p", []),
+        (["--zookeeper", "z:2182", "--zk-tls-config-file", "p"], "p", ["zookeeper.connect=z:2182"]),
         (["--config", "p", "--data", "/d"], "p", ["log.dirs=/d"]),
     ],
 )

@@ -55,7 +55,7 @@ def test_all_settings_of_a_broker() -> None:
     assert entries["advertised.listeners"].value is None
     assert "no effect here, because one loop" in entries["num.io.threads"].documentation
     assert (entries["num.network.threads"].value, entries["num.network.threads"].is_default) == ("3", True)
-    assert "zookeeper.set.acl" not in entries
+    assert "zookeeper.sync.time.ms" not in entries
     assert "no effect yet, because a client" in entries["transaction.two.phase.commit.enable"].documentation
 
 

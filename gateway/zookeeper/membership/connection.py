@@ -151,6 +151,8 @@ class ZooKeeperConnection:
             names = self.session.unresolved_hosts()
             if names:
                 raise refusals.unresolved(self.connect, self.wait_ms, names)
+            if self.session.problem is not None:
+                raise refusals.unreachable(self.connect, self.session.problem)
             raise refusals.no_answer(self.connect, self.wait_ms)
 
     def _pause(self) -> None:

@@ -44,6 +44,11 @@ def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
     )
 
 
+def unreachable(connect: str, problem: str) -> ZooKeeperRefusal:
+    """No session, for a reason that settings have."""
+    return ZooKeeperRefusal(f"ZooKeeper at {connect} cannot be used: {problem}")
+
+
 def unresolved(connect: str, waited_ms: float, names: Sequence[str]) -> ZooKeeperRefusal:
     """No session, and servers that have no address."""
     return ZooKeeperRefusal(

@@ -209,6 +209,7 @@ class ModelSession:
 
     def __init__(self, keeper: ZooKeeperModel, on_event: Callable[[SessionEvent], None], chroot: str) -> None:
         self.session_id = 0
+        self.problem: str | None = None
         self.is_connected = False
         self.faults: deque[Fault | None] = deque()
         """What happens to the next requests; None: nothing."""

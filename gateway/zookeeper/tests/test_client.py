@@ -23,6 +23,7 @@ from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper import client as client_module
 from headgate.gateway.zookeeper.client import CLOSE_WITHIN_MS, MOST_A_TURN, RESTART_AFTER_MS, ZooKeeperClient
+from headgate.gateway.zookeeper.kazoo_handler import InlineHandler
 from headgate.gateway.zookeeper.session import Create, KeeperError, NodeData, SessionEvent
 from headgate.gateway.zookeeper.tests.proxy import HOST, Proxy
 from headgate.gateway.zookeeper.tests.worlds import SESSION_TIMEOUT_MS, Loop
@@ -313,7 +314,7 @@ def test_kazoo_is_imported_with_the_client_alone() -> None:
 
 def test_the_end_of_the_thread_is_told_and_its_error_logged(caplog: pytest.LogCaptureFixture) -> None:
     ended = threading.Event()
-    client_module._InlineHandler(ended.set, lambda _: None).spawn(lambda one: one // 0, 1)
+    InlineHandler(ended.set, lambda _: None).spawn(lambda one: one // 0, 1)
     assert ended.wait(30)
     assert "ZeroDivisionError" in caplog.text
 

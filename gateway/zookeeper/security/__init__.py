@@ -1,0 +1,1 @@
+"""How this broker reaches ZooKeeper: TLS, a login, the ACLs of nodes."""
