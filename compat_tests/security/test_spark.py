@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compat_tests.harness.broker import TARGET
+from compat_tests.harness.broker import TARGET, installed_command
 from compat_tests.harness.soak import SOAK
 from compat_tests.harness.topics import new_topic
+from compat_tests.security.client_security import write_properties
 from compat_tests.security.login_broker import EVERY, PASSWORD, USER, LoginBroker
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured by its command line")
 FORMATS = ("kafka", "headgate")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-QUICK = [("headgate", "SCRAM-SHA-512")]
-WAYS = [(name, mechanism) for name in FORMATS for mechanism in MECHANISMS] if SOAK else QUICK
+TOKEN = "a token"  # noqa: S105  in place of a mechanism
+QUICK = [("headgate", TOKEN)]
+WAYS = [(name, mechanism) for name in FORMATS for mechanism in (*MECHANISMS, TOKEN)] if SOAK else QUICK
 REFUSAL_LIMIT_S = 5.0
 WRONG = "no secret of alice"
 ROWS = 200
@@ -29,6 +33,11 @@ _MODULES = "org.apache.kafka.common.security"
 
 def options_of(logins: LoginBroker, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
     """Options for a login, with the trusted certificates themselves: tasks need no file."""
+    if mechanism == TOKEN:
+        token = new_token(logins)
+        words = f'username="{token["token_id"]}" password="{token["hmac"]}" tokenauth="true"'
+        login = options_of(logins, "SCRAM-SHA-256")
+        return {**login, "kafka.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required {words};"}
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     words = f'username="{USER}" password="{password}"'
     if mechanism == "OAUTHBEARER":
@@ -41,6 +50,19 @@ def options_of(logins: LoginBroker, mechanism: str, password: str = PASSWORD) ->
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.certificates": (logins.certificates / "ca.pem").read_text(),
     }
+
+
+def new_token(logins: LoginBroker) -> dict[str, str]:
+    """A delegation token of the user."""
+    file = logins.certificates / "of_tokens.properties"
+    login = {name.removeprefix("kafka."): value for name, value in options_of(logins, "SCRAM-SHA-512").items()}
+    login |= {"ssl.truststore.location": str(logins.certificates / "ca.pem")}
+    del login["ssl.truststore.certificates"]
+    words = ["tokens", "create", "--json", "--bootstrap-server", logins.address(EVERY)]
+    command = [*installed_command(), *words, "--command-config", write_properties(file, login)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
 
 
 def rows_of(spark: Any) -> Any:
@@ -71,7 +93,7 @@ def test_a_batch_and_a_stream_log_in(
     for name in FORMATS:  # each reads what the other one has written
         batch = spark.read.format(name).options(**login).option("subscribe", source).load()
         assert values(batch) == sorted(expected)
-        assert PASSWORD not in plan_of(batch)
+        assert "password" not in plan_of(batch)
     reader = spark.readStream.format(format_name).options(**login).option("subscribe", source)
     stream = reader.option("startingOffsets", "earliest").load().select("key", "value")
     writer = stream.writeStream.format(format_name).options(**login, topic=target).queryName(f"copy-{source}")
@@ -81,8 +103,9 @@ def test_a_batch_and_a_stream_log_in(
     # Of the format kafka, Spark shows all options in the plan of a stream before it starts
     shown = plan_of(query) + (plan_of(stream) if format_name == "headgate" else "")
     assert "kafka.sasl.mechanism" in shown
-    assert PASSWORD not in shown
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    secret = login["kafka.sasl.jaas.config"].partition('password="')[2].partition('"')[0] or PASSWORD
+    assert secret not in shown
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
 def test_a_wrong_password_ends_a_read_and_a_write(logins: LoginBroker, spark: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -12,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from compat_tests.harness import toolchain
 from compat_tests.harness.broker import TARGET, installed_command
 from compat_tests.security.client_security import make_certificates, write_properties
+from compat_tests.security.kdc import REALM, Kdc
 from compat_tests.security.login_broker import EVERY, NARROW, PASSWORD, SCRAM, SIGNED, USER, LoginBroker
+from compat_tests.security.mechanisms_broker import ALICE, LOGINS, MechanismsBroker
 from compat_tests.security.secure_broker import MUTUAL, PLAIN, TLS, SecureBroker
 from compat_tests.security.secure_kafka import SecureKafka
 
@@ -47,11 +51,14 @@ def login(certificates: Path, mechanism: str, password: str = PASSWORD, protocol
     }
 
 
-def run(directory: Path, address: str, settings: Mapping[str, str], *words: str) -> tuple[int, str, str]:
+def run(
+    directory: Path, address: str, settings: Mapping[str, str], *words: str, variables: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
     config = write_properties(directory / "client.properties", settings)
     command = [*installed_command(), *words, "--bootstrap-server", address, "--command-config", config]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    env = {**os.environ, **(variables or {})}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -77,6 +84,50 @@ def test_a_signed_token_of_a_file_logs_in(logins: LoginBroker, tmp_path: Path) -
         "sasl.oauthbearer.token.endpoint.url": (tmp_path / "token").as_uri(),
     }
     assert run(tmp_path, logins.address(SIGNED), settings, "topics", "list")[0] == 0
+
+
+def test_a_command_logs_in_by_kerberos(mechanisms: MechanismsBroker, realm: Kdc | None, tmp_path: Path) -> None:
+    """By a key table, and by the tickets of kinit; without either the error names what shows why."""
+    if realm is None:
+        toolchain.missing("there is no KDC: run `make kerberos` as root")
+    assert realm is not None
+    topic, table = mechanisms.new_topic(ALICE), realm.key_table(ALICE)
+    tickets, none = realm.directory / f"{ALICE}.keytab.tickets", tmp_path / "none"
+    for options, found in (
+        (f'useKeyTab=true keyTab="{table}" principal="{ALICE}@{REALM}"', [topic]),
+        (f'useTicketCache=true ticketCache="{tickets}"', [topic]),
+        (f'useTicketCache=true ticketCache="{none}"', "get a ticket with kinit"),
+        (f'useKeyTab=true keyTab="{none}" principal="{ALICE}@{REALM}"', f"`klist -k {none}` shows whether"),
+    ):
+        line = f"com.sun.security.auth.module.Krb5LoginModule required {options};"
+        settings = {
+            **trusted(mechanisms.certificates),
+            "security.protocol": "SASL_SSL",
+            "sasl.jaas.config": line,
+            "sasl.kerberos.service.name": "kafka",
+        }
+        variables = realm.broker_environment()
+        words = ("topics", "list", "--json")
+        code, output, errors = run(tmp_path, mechanisms.address(LOGINS), settings, *words, variables=variables)
+        if isinstance(found, str):
+            assert (code, found in errors) == (1, True), errors
+        else:
+            assert set(found) <= {row["topic"] for row in rows_of(output)}, errors
+
+
+def test_a_command_logs_in_by_a_delegation_token(logins: LoginBroker, tmp_path: Path) -> None:
+    code, output, errors = run(
+        tmp_path, logins.address(EVERY), login(logins.certificates, "SCRAM-SHA-256"), "tokens", "create", "--json"
+    )
+    assert code == 0, errors
+    (token,) = rows_of(output)
+    words = f'username="{token["token_id"]}" password="{token["hmac"]}" tokenauth="true"'
+    for mechanism in SCRAM:
+        line = f"{MODULES}.scram.ScramLoginModule required {words};"
+        settings = {**login(logins.certificates, mechanism), "sasl.jaas.config": line}
+        assert run(tmp_path, logins.address(EVERY), settings, "topics", "list")[0] == 0
+    lost = {**settings, "sasl.jaas.config": line.replace(token["hmac"], WRONG)}
+    assert "refuses the login by SCRAM-SHA-512: " in refused(tmp_path, logins.address(EVERY), lost)
 
 
 @pytest.mark.parametrize("command", ["groups", "txn", "acls", "quotas", "users"])
