@@ -48,6 +48,7 @@ class ScriptedDispatcher:
 
     def __init__(self) -> None:
         self.quotas: QuotaManager | None = None
+        self.audit = None
         self.seen: list[bytes] = []
         self.parked: list[Callable[[Any], None]] = []
         self.abandoned = 0

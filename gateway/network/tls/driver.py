@@ -72,7 +72,7 @@ class TlsDriver(SocketDriver):
     @property
     def is_open(self) -> bool:
         """Whether the handshake is done, or none is needed."""
-        return self._stage in {_ENCRYPTED, _PLAIN}
+        return self._stage is _ENCRYPTED or self._stage is _PLAIN
 
     def drain(self) -> None:
         if self.is_open:
@@ -87,7 +87,10 @@ class TlsDriver(SocketDriver):
             self.release()  # the socket is closed once the thread has returned
 
     def serve(self, events: int) -> None:
-        if self.phase is LINGERING:
+        if events == select.EPOLLIN and self._stage is _ENCRYPTED and self.phase is not LINGERING:  # the usual case
+            self._engine.served.append(self)
+            self._receive()
+        elif self.phase is LINGERING:
             super().serve(events)
         elif self._stage is _ENCRYPTED:
             if not events & select.EPOLLIN and self._holds_data():
@@ -99,11 +102,12 @@ class TlsDriver(SocketDriver):
             self._begin_step()
 
     def advance(self) -> None:
-        if not self.is_open:
-            return
-        super().advance()
-        if self._stage is _ENCRYPTED and self._holds_data():
-            self._engine.mark(self)
+        if self._stage is _ENCRYPTED:
+            SocketDriver.advance(self)  # `super()` makes an object each time
+            if self.socket.is_filled and self._holds_data():  # type: ignore[attr-defined]
+                self._engine.mark(self)
+        elif self._stage is _PLAIN:
+            super().advance()
 
     def _holds_data(self) -> bool:
         """Whether bytes are decrypted that no poll reports, and the connection wants them."""
@@ -223,7 +227,7 @@ class TlsDriver(SocketDriver):
     def _send_piece(self, piece: Splice) -> bool:
         if self._stage is _PLAIN:
             return super()._send_piece(piece)
-        buffer, sent, size = self._engine.scratch, self._piece_sent, len(piece)
+        buffer, sent, size, send = self._engine.scratch, self._piece_sent, len(piece), self._sock.send
         while sent < size:
             if sent == self._piece_warm and not self._find_warm(piece, min(PROBED_BYTES, size - sent)):
                 return False
@@ -231,7 +235,7 @@ class TlsDriver(SocketDriver):
             if self._engine.read_into(piece.fileno, [part], piece.position + sent) < len(part):
                 raise EOFError(f"a segment file ends {size - sent} bytes before the end of the piece to be sent")
             try:
-                self._sock.send(part)
+                send(part)
             except BlockingIOError:
                 return False
             sent += len(part)

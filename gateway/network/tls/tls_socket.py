@@ -28,10 +28,18 @@ class TlsSocket(ssl.SSLSocket):
     A send takes all bytes or none: after a BlockingIOError, OpenSSL has begun, and needs the same bytes again.
     """
 
+    is_filled = False
+    """Whether the last receive filled its buffer: only then OpenSSL may hold more of a record."""
+
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
         """Receive at most one record: 16 KiB. 0 is the end. Raises BlockingIOError, TlsError."""
-        try:
+        if self._sslobj is None:  # type: ignore[attr-defined]  # both ends have ended TLS
             return super().recv_into(buffer)
+        try:
+            # As the inherited method, which is slower
+            count: int = self.read(len(buffer), buffer)  # type: ignore[assignment]
+            self.is_filled = count == len(buffer)
+            return count
         except BLOCKED:
             raise BlockingIOError from None
         except ssl.SSLError as error:
@@ -42,7 +50,7 @@ class TlsSocket(ssl.SSLSocket):
         if not len(data):
             return 0
         try:
-            return super().send(data)
+            return self._sslobj.write(data)  # type: ignore[attr-defined, no-any-return]  # as `send`, which is slower
         except BLOCKED:
             raise BlockingIOError from None
         except ssl.SSLError as error:
