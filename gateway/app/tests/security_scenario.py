@@ -1,7 +1,6 @@
 """The changes behind `metadata_of_kafka41.log`, the metadata log of an Apache Kafka 4.1 with all kinds of security.
 
     python -m headgate.gateway.api.tests.under_acls.scenario properties PORT DIRECTORY > server.properties
-    echo delegation.token.secret.key=secret >> server.properties
     echo metadata.max.idle.interval.ms=0 >> server.properties
     python -m headgate.gateway.app.tests.security_scenario PORT
     cp DIRECTORY/__cluster_metadata-0/00000000000000000000.log metadata_of_kafka41.log
