@@ -222,5 +222,5 @@ def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> 
     """The answer of any broker. Raises ClientError."""
     found, failed = cluster.ask_any(key, ask)
     for failure in failed.values():
-        raise ClientError(f"{key}: {failure.text}")
+        raise ClientError(failure.text)
     return found[key]

@@ -275,8 +275,8 @@ def _user(request: AlterUserScramCredentialsRequest) -> str:
 def _first(answers: tuple[dict[str, T], dict[str, Failure]]) -> T:
     """The one answer. Raises ClientError."""
     found, failed = answers
-    for key, failure in failed.items():
-        raise ClientError(f"{key}: {failure.text}")
+    for failure in failed.values():
+        raise ClientError(failure.text)
     return next(iter(found.values()))
 
 
