@@ -74,3 +74,17 @@ def test_at_most_half_of_all_connections_are_unauthenticated() -> None:
     assert LIMITS._replace(unauthenticated=2_000, max_connections=100).max_unauthenticated == 50
     assert LIMITS._replace(unauthenticated=2_000, max_descriptors=1_000).max_unauthenticated == 500
     assert LIMITS._replace(unauthenticated=2_000, max_connections=1).max_unauthenticated == 1
+
+
+# Seconds after which Apache Kafka 4.1.2 answered each of 14 connections, opened one after another, with
+# max.connection.creation.rate=3, quota.window.num=2, quota.window.size.seconds=1
+SERVED_BY_KAFKA = (0.01, 0.02, 0.02, 0.34, 0.67, 1.0, 2.01, 2.67, 2.68, 2.69, 2.69, 3.01, 4.01, 4.34)
+
+
+def test_the_delays_are_those_of_kafka() -> None:
+    """Kafka holds the connection that exceeds the rate; here that one is served, and the next one waits so long."""
+    counted, now_ms, served = quotas(number=2, max_creation_rate=3), 0.0, []
+    for _ in SERVED_BY_KAFKA:
+        now_ms += counted.record("CLIENTS", now_ms)
+        served.append(now_ms / 1_000)
+    assert all(abs(ours - theirs) <= 0.03 for ours, theirs in zip(served, SERVED_BY_KAFKA, strict=True))
