@@ -236,7 +236,8 @@ class Server:
 
     def _close_later(self, sock: socket.socket, throttle_ms: int) -> None:
         """Take a refused socket over for a while: a client that is refused at once returns at once."""
-        if throttle_ms and self._delayed_closes < MAX_DELAYED_CLOSES:
+        room = min(MAX_DELAYED_CLOSES, self._limits.max_descriptors - self._quotas.total)
+        if throttle_ms and self._delayed_closes < room:
             self._delayed_closes += 1
             held = socket.socket(fileno=sock.detach())
 
