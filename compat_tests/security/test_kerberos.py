@@ -43,10 +43,10 @@ LIMIT_S: Final = 10.0
 TICKET_LIFE: Final = "2s"
 
 
-@pytest.fixture(scope="module")
-def own_realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    """A KDC whose keys these tests change."""
-    own = Kdc(tmp_path_factory.mktemp("own-kdc"))
+@pytest.fixture
+def own_realm(tmp_path: Path) -> Iterator[Kdc]:
+    """A KDC whose keys a test may change."""
+    own = Kdc(tmp_path / "kdc")
     own.start()
     try:
         own.add(SERVICE_PRINCIPAL, OTHER_SERVICE, ADMIN, *USERS)
