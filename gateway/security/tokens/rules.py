@@ -16,7 +16,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
-MAX_TOKENS: Final = 50_000
+MAX_TOKENS: Final = 20_000
 MAX_TOKENS_PER_OWNER: Final = 10_000
 MAX_NAMES_BYTES: Final = 4096
 """The size of a token's principals together, in UTF-8."""

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from headgate.gateway.security.sasl.scram_credentials import TokenCredential
-from headgate.gateway.security.tokens.delegation_token import NO_TOKENS, USER_TYPE, DelegationToken, Tokens
+from headgate.gateway.security.tokens.delegation_token import NO_TOKENS, USER_TYPE, Tokens
 from headgate.protocol.security.sasl.scram_keys import (
     MIN_ITERATIONS,
     ScramCredential,
@@ -22,9 +22,11 @@ from headgate.protocol.security.sasl.scram_keys import (
     credential_of,
     salted_password,
 )
+from headgate.protocol.steps import Steps
 
 MAX_CREDENTIALS: Final = 1024
 """The most credentials in memory. Each saves a login some milliseconds of a thread."""
+_SECRETS_A_STEP: Final = 64
 
 
 class TokenSecrets:
@@ -36,28 +38,34 @@ class TokenSecrets:
         self._tokens = tokens
         self._now_ms = now_ms
         self._indexed = NO_TOKENS
-        self._ids: dict[bytes, str] = {}  # by the hash of a secret: the time of a look-up does not show the secret
+        self._hashes: dict[str, bytes] = {}  # by id: the hash of the secret
+        self._ids: dict[bytes, str] = {}  # by that hash: the time of a look-up does not show the secret
         self._credential = lru_cache(MAX_CREDENTIALS)(self._make_credential)
 
     def hmac_of(self, token_id: str) -> bytes:
         """The secret of a token: 64 bytes."""
         return hmac.digest(self._secret_key, token_id.encode(errors="surrogatepass"), "sha512")
 
-    def find(self, tokens: Tokens, secret: bytes) -> DelegationToken | None:
-        """The token with this secret, or None."""
-        self._follow(tokens)
+    def find(self, tokens: Tokens, secret: bytes) -> Steps[str | None]:
+        """The id of the token with this secret, or None, in steps: the secrets of new tokens are computed first."""
+        yield from self._follow(tokens)
         token_id = self._ids.get(_hash(secret))
         if token_id is None or not hmac.compare_digest(self.hmac_of(token_id), secret):
             return None
-        return tokens.get(token_id)
+        return token_id
 
-    def _follow(self, tokens: Tokens) -> None:
+    def _follow(self, tokens: Tokens) -> Steps[None]:
         if tokens is self._indexed:
             return
-        for token_id in self._indexed.keys() - tokens.keys():
-            self._ids.pop(_hash(self.hmac_of(token_id)), None)
-        for token_id in tokens.keys() - self._indexed.keys():
-            self._ids[_hash(self.hmac_of(token_id))] = token_id
+        new = [token_id for token_id in tokens if token_id not in self._hashes]
+        for number, token_id in enumerate(new, 1):
+            made = self._hashes[token_id] = _hash(self.hmac_of(token_id))
+            self._ids[made] = token_id
+            if not number % _SECRETS_A_STEP:
+                yield
+        if len(self._hashes) > len(tokens):
+            for token_id in self._hashes.keys() - tokens.keys():
+                del self._ids[self._hashes.pop(token_id)]
         self._indexed = tokens
 
     def begin_login(self, mechanism: ScramMechanism, token_id: str, salt: bytes) -> Callable[[], TokenCredential]:

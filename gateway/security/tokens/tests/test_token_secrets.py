@@ -13,6 +13,7 @@ from headgate.gateway.security.sasl.tests.sasl_scenario import ScramClient
 from headgate.gateway.security.tokens.delegation_token import DelegationToken, Tokens
 from headgate.gateway.security.tokens.token_secrets import TokenSecrets
 from headgate.protocol.security.sasl.scram_keys import MIN_ITERATIONS, ScramMechanism
+from headgate.protocol.steps import finish
 
 KEY = "a secret key"
 TOKEN = DelegationToken("id", "User:alice:b", "User:b", (), 1, 300, 200)
@@ -47,15 +48,27 @@ def test_a_secret_is_the_hmac_of_the_id() -> None:
 
 
 def test_a_token_is_found_by_its_secret_alone() -> None:
-    cluster = Cluster(TOKEN, OTHER)
-    secrets = cluster.secrets
-    assert secrets.find(cluster.tokens, secrets.hmac_of("id")) == TOKEN
-    assert secrets.find({"other": OTHER}, secrets.hmac_of("id")) is None
-    assert secrets.find({"other": OTHER}, secrets.hmac_of("other")) == OTHER
-    renewed = {"id": TOKEN._replace(expiry_ms=9)}
-    assert secrets.find(renewed, secrets.hmac_of("id")) == renewed["id"]
+    secrets = Cluster().secrets
+
+    def find(tokens: Tokens, secret: bytes) -> str | None:
+        return finish(secrets.find(tokens, secret))
+
+    both: Tokens = {"id": TOKEN, "other": OTHER}
+    assert find(both, secrets.hmac_of("id")) == "id"
+    assert find({"other": OTHER}, secrets.hmac_of("id")) is None
+    assert find({"other": OTHER}, secrets.hmac_of("other")) == "other"
+    assert find(both, secrets.hmac_of("id")) == "id"
     for wrong in (b"", b"x" * 64, secrets.hmac_of("id")[:32], secrets.hmac_of("third")):
-        assert secrets.find(renewed, wrong) is None
+        assert find(both, wrong) is None
+
+
+def test_many_secrets_are_made_in_steps() -> None:
+    secrets = Cluster().secrets
+    tokens = {str(number): TOKEN._replace(token_id=str(number)) for number in range(200)}
+    first, second = (secrets.find(tokens, secrets.hmac_of(name)) for name in ("150", "x"))
+    assert [next(first), next(second), next(first)] == [None, None, None]
+    assert (finish(second), finish(first)) == (None, "150")
+    assert finish(secrets.find({}, secrets.hmac_of("150"))) is None
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
