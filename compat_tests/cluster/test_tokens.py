@@ -13,8 +13,8 @@ from compat_tests.cluster.secure import MECHANISM, PASSWORD, SECURE, USER, Secur
 from compat_tests.harness.tool_jvm import ToolJvm
 from compat_tests.harness.waiting import until
 from compat_tests.security.client_security import write_properties
-from compat_tests.security.token_tool import Token, TokenTool
 from compat_tests.tools.kafka_tools import TOPICS
+from compat_tests.tools.token_tool import Token, TokenTool
 
 pytestmark = pytest.mark.soak
 OURS, KAFKAS = 0, 1

@@ -21,7 +21,8 @@ from compat_tests.security.client_security import Security
 from compat_tests.security.login_broker import EVERY, PASSWORD, TOKEN_KEY, LoginBroker
 from compat_tests.security.test_sasl import failure
 from compat_tests.security.test_tls_clients import ends_of, now_ms
-from compat_tests.security.token_tool import Token, TokenTool, scenario
+from compat_tests.tools import token_tool
+from compat_tests.tools.token_tool import Token, TokenTool, scenario
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured for SASL by its command line")
 COUNT = 20
@@ -42,7 +43,7 @@ def tool_of(jvm: ToolJvm, broker: LoginBroker) -> TokenTool:
 
 
 def test_kafkas_tool_does_as_with_kafka(logins: LoginBroker, jvm: ToolJvm) -> None:
-    lines = (Path(__file__).parent / "token_tool_of_kafka.txt").read_text().splitlines()
+    lines = (Path(token_tool.__file__).parent / "token_tool_of_kafka.txt").read_text().splitlines()
     kafkas = [tuple(line.split("\t")) for line in lines]
     assert list(scenario(tool_of(jvm, logins))) == kafkas
 

@@ -1,6 +1,6 @@
 """What `kafka-delegation-tokens` does with a broker; `test_tokens` compares with what Kafka told it.
 
-    python -m compat_tests.security.token_tool > token_tool_of_kafka.txt
+    python -m compat_tests.tools.token_tool > token_tool_of_kafka.txt
 
 The line records an Apache Kafka 4.1.2 that it starts. Ids, secrets and times differ: they stand as words in the output.
 """
