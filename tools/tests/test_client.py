@@ -15,6 +15,7 @@ from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headgate.protocol.schema import Message
 from headgate.protocol.security.client_security import ClientSecurity
+from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client import client as client_module
 from headgate.tools.client.client import Client, ClientError, SecurityError, parse_addresses
 from headgate.tools.client.cluster import Cluster, RetryPolicy
@@ -213,13 +214,17 @@ def test_a_session_is_renewed_before_its_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.sockets
-def test_a_refused_login_is_not_repeated() -> None:
+@pytest.mark.parametrize("asks_leader", [False, True])
+def test_a_refused_login_is_not_repeated(asks_leader: bool) -> None:
     asked: list[str] = []
     repeats = RetryPolicy(lambda _failure: True)
     with fake_broker(with_login(asked, "wrong password")) as address:
         cluster = Cluster(address, retries=repeats, security=LOGIN)
         with pytest.raises(SecurityError, match="the broker refuses the login by PLAIN: wrong password") as refused:
-            cluster.ask_any("key", lambda client: Failure(ErrorCode.NONE, "never asked"))
+            if asks_leader:
+                cluster.ask_leaders([TopicPartition("t", 0)], lambda client, partitions: [])
+            else:
+                cluster.ask_any("key", lambda client: Failure(ErrorCode.NONE, "never asked"))
     assert asked.count("SaslAuthenticateRequest") == 1
     assert "hush" not in str(refused.value)
 
