@@ -1,6 +1,7 @@
 """The tools' client: what it asks, and what it says when it gets no answer."""
 
 import socket
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -219,12 +220,11 @@ def test_a_refused_login_is_not_repeated(asks_leader: bool) -> None:
     asked: list[str] = []
     repeats = RetryPolicy(lambda _failure: True)
     with fake_broker(with_login(asked, "wrong password")) as address:
-        cluster = Cluster(address, retries=repeats, security=LOGIN)
+        cluster = Cluster(address, 1.0, repeats, security=LOGIN)
+        of_leader = partial(cluster.ask_leaders, [TopicPartition("t", 0)], lambda client, partitions: [])
+        of_any = partial(cluster.ask_any, "key", lambda client: Failure(ErrorCode.NONE, "never asked"))
         with pytest.raises(SecurityError, match="the broker refuses the login by PLAIN: wrong password") as refused:
-            if asks_leader:
-                cluster.ask_leaders([TopicPartition("t", 0)], lambda client, partitions: [])
-            else:
-                cluster.ask_any("key", lambda client: Failure(ErrorCode.NONE, "never asked"))
+            (of_leader if asks_leader else of_any)()
     assert asked.count("SaslAuthenticateRequest") == 1
     assert "hush" not in str(refused.value)
 
