@@ -163,8 +163,8 @@ class Settings:
     zookeeper_ssl_truststore_location: str | None = row(STRING, None, "", "The authorities of ZooKeeper's certificate. Default: those of the system.")
     zookeeper_ssl_truststore_password: Secret | None = row(PASSWORD, None, "", "Its password.")
     zookeeper_ssl_truststore_type: str | None = row(STRING, None, "", "Its format, as zookeeper.ssl.keystore.type.")
-    zookeeper_ssl_enabled_protocols: tuple[str, ...] = row(LIST, "", "", "The versions of TLS; empty: TLSv1.2 and TLSv1.3.")
-    zookeeper_ssl_cipher_suites: tuple[str, ...] = row(LIST, "", "", "The cipher suites, as ssl.cipher.suites.")
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = row(LIST, None, "", "The versions of TLS; empty: TLSv1.2 and TLSv1.3.")
+    zookeeper_ssl_cipher_suites: tuple[str, ...] | None = row(LIST, None, "", "The cipher suites, as ssl.cipher.suites.")
     zookeeper_ssl_endpoint_identification_algorithm: str = row(STRING, "HTTPS", "",
      "Whether the host name of ZooKeeper is checked in its certificate: HTTPS, or empty for no.")
     zookeeper_set_acl: bool = row(BOOLEAN, "false", "",

@@ -109,7 +109,7 @@ def tls_settings(config: BrokerConfig) -> TlsSettings:
         truststore_location=truststore,
         truststore_password=config.zookeeper_ssl_truststore_password,
         enabled_protocols=config.zookeeper_ssl_enabled_protocols or ("TLSv1.2", "TLSv1.3"),
-        cipher_suites=config.zookeeper_ssl_cipher_suites,
+        cipher_suites=config.zookeeper_ssl_cipher_suites or (),
         endpoint_identification_algorithm=config.zookeeper_ssl_endpoint_identification_algorithm,
     )
 
