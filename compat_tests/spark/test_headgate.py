@@ -276,7 +276,7 @@ def test_wrong_options_are_refused_by_load(spark: Any, broker: Broker) -> None:
 
     for options, text in (
         ({"subscribe": "t", "startingOffset": "earliest"}, "the nearest name is startingOffsets"),
-        ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol is refused"),
+        ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.jaas.config is missing"),
         ({}, "give one of subscribe, subscribePattern and assign"),
     ):
         with pytest.raises(AnalysisException, match=text):

@@ -86,7 +86,7 @@ def _plain(text: str, made: list[Token]) -> str:
         text = text.replace(token.token_id, f"id-{number}").replace(token.secret, f"secret-{number}")
     text = _TIME.sub("a time", text)
     header, lines = text.partition("\n")[0], text.split("\n")[1:]
-    return "\n".join([header, *(re.sub(r" +", " ", line) for line in sorted(lines))])
+    return "\n".join([header, *(re.sub(r" +", " ", line) for line in sorted(filter(None, lines)))])
 
 
 def record(write: Callable[[str], object]) -> None:
