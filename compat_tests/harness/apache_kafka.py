@@ -353,8 +353,14 @@ class KafkaOnZooKeeper(ApacheKafka):
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
     def _is_ready(self) -> bool:
-        """0.8.2 names no broker as long as there is no topic; the log of every version says when it is registered."""
-        return b"started (kafka.server.KafkaServer)" in self.output.read_bytes()[self._earlier :]
+        """0.8.2 names no broker as long as there is no topic; the log of every version says when it is registered.
+
+        A newer one may still name no broker then, and librdkafka from 2.10 on asks a broker once.
+        """
+        if b"started (kafka.server.KafkaServer)" not in self.output.read_bytes()[self._earlier :]:
+            return False
+        is_plain = "listeners" not in self.settings
+        return not is_plain or self.jar_set == "broker08" or _names_a_broker(self.port)
 
 
 def _names_a_broker(port: int) -> bool:
