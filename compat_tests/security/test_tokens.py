@@ -70,9 +70,11 @@ def test_a_client_logs_in_by_a_token(logins: LoginBroker, jvm: ToolJvm, kind: ty
 
 
 def test_a_token_makes_no_token(logins: LoginBroker, jvm: ToolJvm) -> None:
-    token = tool_of(jvm, logins).create()
+    tool = tool_of(jvm, logins)
+    token = tool.create()
     by_token = Security(logins.certificates, login=token.login("SCRAM-SHA-256"))
     said = TokenTool(jvm, logins.address(EVERY), by_token.java_file()).run("--create", "--max-life-time-period", "-1")
+    tool.run("--expire", "--expiry-time-period", "-1", "--hmac", token.secret)  # another test lists alice's tokens
     assert said.status == 1
     assert "DelegationTokenNotAllowed" in said.errors or "not allowed" in said.errors, said
 
