@@ -41,10 +41,17 @@ class TransactionalCopier:
         self.consumer = Consumer({**usual, **reading, "heartbeat.interval.ms": 200})
         # Small batches, so that a transaction has several requests in flight
         writing = {"transactional.id": options.id, "transaction.timeout.ms": options.timeout_ms}
-        self.producer = Producer({**usual, **writing, "batch.num.messages": 5, "linger.ms": 1})
+        self.writing = {**usual, **writing, "batch.num.messages": 5, "linger.ms": 1}
+        self.producer = self.new_producer()
+        # Whether the coordinator has the present transaction for sure: a record or the offsets were acknowledged
+        self.has_begun = False
+
+    def new_producer(self) -> Producer:
+        producer = Producer(self.writing)
+        insist(lambda: producer.init_transactions(LIMIT_S))
+        return producer
 
     def run(self) -> None:
-        insist(lambda: self.producer.init_transactions(LIMIT_S))
         self.consumer.subscribe([self.options.input])
         while True:
             messages = self.consumer.consume(self.options.records, POLL_S)
@@ -65,6 +72,7 @@ class TransactionalCopier:
 
     def commit(self, records: Sequence[Message]) -> None:
         producer = self.producer
+        self.has_begun = False
         producer.begin_transaction()
         for record in records:
             self.produce(record)
@@ -72,6 +80,7 @@ class TransactionalCopier:
         offsets = [place(record, 1) for record in last_of_each(records)]
         metadata = self.consumer.consumer_group_metadata()
         insist(lambda: producer.send_offsets_to_transaction(offsets, metadata, LIMIT_S))
+        self.has_begun = True
         if self.chance.randrange(self.options.commits_an_abort) == 0:
             self.abort(records)
             return
@@ -83,10 +92,20 @@ class TransactionalCopier:
         value, partition = record.value(), record.partition()
         assert value is not None
         assert partition is not None
-        self.producer.produce(self.options.output, value.upper(), partition=partition)
+        self.producer.produce(self.options.output, value.upper(), partition=partition, on_delivery=self.note_delivery)
+
+    def note_delivery(self, error: KafkaError | None, _: Message) -> None:
+        self.has_begun |= error is None
 
     def abort(self, records: Sequence[Message]) -> None:
-        insist(lambda: self.producer.abort_transaction(LIMIT_S))
+        try:
+            insist(lambda: self.producer.abort_transaction(LIMIT_S))
+        except KafkaException as failure:
+            # Apache Kafka refuses the abort too if the transaction never began, and librdkafka makes that fatal
+            if self.has_begun or error_of(failure).code() != KafkaError.INVALID_TXN_STATE:
+                raise
+            sys.stderr.write(f"a new producer: {error_of(failure)!r}\n")
+            self.producer = self.new_producer()
         for record in last_of_each(records[::-1]):
             self.consumer.seek(place(record, 0))
 

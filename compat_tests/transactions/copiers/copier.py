@@ -17,6 +17,11 @@ A transaction may be overdue: on a busy machine the start of a broker takes long
 ends, and starts again, as an application would: with the old protocol it is fenced, with the new one its commit is
 refused with INVALID_TXN_STATE, by Kafka 4.1 too, and the Java client gives up.
 
+A transaction may never begin while a broker is away: AddPartitionsToTxn is lost with the coordinator, or is refused
+with CONCURRENT_TRANSACTIONS as long as a marker of the transaction before waits for the dead leader of a partition. If
+the records time out meanwhile, librdkafka aborts all the same, and INVALID_TXN_STATE, Kafka's answer too, is fatal for
+its producer. The copier makes a new producer, but only if nothing of the transaction was acknowledged.
+
 `TransactionalMessageCopier` is Kafka's own, of its system tests: it copies one partition as it is, without a member of
 a group, up to the end that the partition has when it starts. One of three of its transactions is aborted. It asks for
 its offset before it asks for its transactional id: where the life before was killed with an open transaction, that
@@ -71,12 +76,16 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """A client: whether it speaks the new protocol (KIP-890), and how many copiers of it share a group."""
+    """A client: whether it speaks the new protocol (KIP-890), and how many copiers of it share a group.
+
+    `timeout_ms` is that of its transactions.
+    """
 
     name: str
     has_new_protocol: bool = False
     members: int = 2
     partitions: int = 4
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS
     # Of the group
     protocol: str = "classic"
 
@@ -96,7 +105,7 @@ class Kind:
             "group": task.group,
             "protocol": self.protocol,
             "id": task.transactional_id,
-            "timeout-ms": TRANSACTION_TIMEOUT_MS,
+            "timeout-ms": self.timeout_ms,
             "session-ms": SESSION_MS,
             "records": pace.records,
             "pause-ms": pace.pause_ms,
@@ -139,7 +148,7 @@ class MessageCopier(Kind):
             "--output-topic": task.output,
             "--consumer-group": task.group,
             "--transactional-id": task.transactional_id,
-            "--transaction-timeout": str(TRANSACTION_TIMEOUT_MS),
+            "--transaction-timeout": str(self.timeout_ms),
             "--transaction-size": str(pace.records),
         }
         flags = ["--use-group-metadata", *(["--enable-random-aborts"] if pace is STEADY else [])]
