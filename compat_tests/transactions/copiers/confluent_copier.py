@@ -41,6 +41,9 @@ class TransactionalCopier:
         self.consumer = Consumer({**usual, **reading, "heartbeat.interval.ms": 200})
         # Small batches, so that a transaction has several requests in flight
         writing = {"transactional.id": options.id, "transaction.timeout.ms": options.timeout_ms}
+        # The same happens once the metadata lack the dead coordinator. The transaction is overdue before this limit, so
+        # that the next call is fenced
+        self.offsets_limit_s = 2 * options.timeout_ms / 1000
         self.writing = {**usual, **writing, "batch.num.messages": 5, "linger.ms": 1}
         self.producer = self.new_producer()
         # Whether the coordinator has the present transaction for sure: a record or the offsets were acknowledged
@@ -79,7 +82,7 @@ class TransactionalCopier:
         time.sleep(self.options.pause_ms / 1000)
         offsets = [place(record, 1) for record in last_of_each(records)]
         metadata = self.consumer.consumer_group_metadata()
-        insist(lambda: producer.send_offsets_to_transaction(offsets, metadata, LIMIT_S))
+        insist(lambda: producer.send_offsets_to_transaction(offsets, metadata, self.offsets_limit_s))
         self.has_begun = True
         if self.chance.randrange(self.options.commits_an_abort) == 0:
             self.abort(records)
