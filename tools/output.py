@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from headgate.tools.client.client import DEFAULT_TIMEOUT_S
+from headgate.tools.client.client import DEFAULT_TIMEOUT_S, ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.client.security_option import add_security_option
 
 _LONGEST_TIMEOUT_S = 86_400
@@ -76,6 +77,27 @@ def add_execution_options(parser: argparse.ArgumentParser, effect: str) -> None:
     execution = parser.add_mutually_exclusive_group()
     execution.add_argument("--execute", action="store_true", help=f"{effect}; the default is a dry run")
     execution.add_argument("--dry-run", action="store_true", help="only show what would change: the default")
+
+
+def run_and_print(
+    command: str,
+    run: Callable[[argparse.Namespace], CommandResult],
+    options: argparse.Namespace,
+    tables: Callable[[Sequence[Row]], Iterable[str]],
+) -> int:
+    """Run a command and print its result. A ClientError or a UsageError is its failure. Returns the exit code."""
+    try:
+        result = run(options)
+    except (ClientError, UsageError) as error:
+        result = CommandResult(failures=[str(error)])
+    return print_result(command, result, options, tables)
+
+
+def run_in_cluster(options: argparse.Namespace) -> CommandResult:
+    """The result of `options.run(cluster, options)`, connected to the cluster of the options. Raises as that does."""
+    with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
+        result: CommandResult = options.run(cluster, options)
+    return result
 
 
 def print_result(

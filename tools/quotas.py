@@ -22,7 +22,14 @@ from headgate.protocol.messages.describe_client_quotas import (
 )
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.output import CommandResult, UsageError, common_options, format_table, print_result
+from headgate.tools.output import (
+    CommandResult,
+    UsageError,
+    common_options,
+    format_table,
+    run_and_print,
+    run_in_cluster,
+)
 
 T = TypeVar("T")
 
@@ -64,12 +71,7 @@ EntityQuotas = dict[Entity, dict[str, float]]
 def main(arguments: Sequence[str]) -> int:
     """Run `headgate quotas <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
-            result: CommandResult = options.run(cluster, options)
-    except (ClientError, UsageError) as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("quotas", result, options, format_table)
+    return run_and_print("quotas", run_in_cluster, options, format_table)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -30,7 +30,15 @@ from headgate.protocol.messages.renew_delegation_token import RenewDelegationTok
 from headgate.tools.arguments import duration_ms, now_ms
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, print_result
+from headgate.tools.output import (
+    CommandResult,
+    Row,
+    UsageError,
+    common_options,
+    format_table,
+    run_and_print,
+    run_in_cluster,
+)
 
 T = TypeVar("T")
 
@@ -53,12 +61,7 @@ _MESSAGES: dict[int, str] = {
 def main(arguments: Sequence[str]) -> int:
     """Run `headgate tokens <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
-            result: CommandResult = options.run(cluster, options)
-    except (ClientError, UsageError) as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("tokens", result, options, format_table)
+    return run_and_print("tokens", run_in_cluster, options, format_table)
 
 
 def _parser() -> argparse.ArgumentParser:

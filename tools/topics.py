@@ -16,8 +16,8 @@ from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from headgate.storage.disk.layout import format_id
-from headgate.tools.client.client import Client, ClientError
-from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result
+from headgate.tools.client.client import Client
+from headgate.tools.output import CommandResult, Row, common_options, format_table, run_and_print
 
 _TOPIC_RESOURCE = 2
 _DYNAMIC_TOPIC_CONFIG = 1  # the source of a config in DescribeConfigs
@@ -30,12 +30,12 @@ _MESSAGES: dict[int, str] = {
 def main(arguments: Sequence[str]) -> int:
     """Run `headgate topics <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        with Client(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as client:
-            result = CommandResult(*options.run(client, options))
-    except ClientError as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("topics", result, options, _table)
+    return run_and_print("topics", _run, options, _table)
+
+
+def _run(options: argparse.Namespace) -> CommandResult:
+    with Client(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as client:
+        return CommandResult(*options.run(client, options))
 
 
 def _parser() -> argparse.ArgumentParser:

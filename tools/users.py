@@ -12,6 +12,7 @@ import getpass
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +37,7 @@ from headgate.protocol.security.sasl.scram_keys import (
 )
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, print_result
+from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, run_and_print
 
 T = TypeVar("T")
 
@@ -61,11 +62,8 @@ work, and sentences about a failure."""
 def main(arguments: Sequence[str], store_users: StoreUsers | None = None) -> int:
     """Run `headgate users <arguments>`; return the exit code. `store_users`: changes a store without brokers."""
     options = _parser().parse_args(arguments)
-    try:
-        result = _run_stopped(options, store_users) if _is_stopped(options) else _run(options)
-    except (ClientError, UsageError) as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("users", result, options, format_table)
+    run = partial(_run_stopped, store_users) if _is_stopped(options) else _run
+    return run_and_print("users", run, options, format_table)
 
 
 def _run(options: argparse.Namespace) -> CommandResult:
@@ -172,7 +170,7 @@ def _is_stopped(options: argparse.Namespace) -> bool:
     return options.run is run_add and bool(options.data or options.zookeeper or options.config)
 
 
-def _run_stopped(options: argparse.Namespace, store_users: StoreUsers | None) -> CommandResult:
+def _run_stopped(store_users: StoreUsers | None, options: argparse.Namespace) -> CommandResult:
     """Raises UsageError."""
     if store_users is None or (options.data and options.zookeeper):
         raise UsageError("name one store: --data for a broker with its own metadata, --zookeeper for a cluster")

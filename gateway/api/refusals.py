@@ -11,7 +11,9 @@ from headgate.protocol.acls import ANONYMOUS
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from headgate.gateway.security.tokens.delegation_token import DelegationToken
     from headgate.gateway.security.tokens.token_secrets import TokenSecrets
+    from headgate.protocol.steps import Steps
 
 PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 T = TypeVar("T")
@@ -63,6 +65,16 @@ def require_token_secrets(context: HandlerContext) -> TokenSecrets:
     if context.broker.token_secrets is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     return context.broker.token_secrets
+
+
+def require_token(context: HandlerContext, secrets: TokenSecrets, secret: bytes) -> Steps[DelegationToken]:
+    """The token with this secret, as it is after the search. Raises KafkaError(DELEGATION_TOKEN_NOT_FOUND)."""
+    metadata = context.broker.metadata
+    token_id = yield from secrets.find(metadata.planned.tokens, secret)
+    token = metadata.planned.tokens.get(token_id or "")
+    if token is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    return token
 
 
 def or_close(read: Callable[[T], R], element: T) -> R:

@@ -10,28 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headgate.protocol.acls import PatternType
 from headgate.tools.acls import actions, options, suggest, why
-from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, print_result
+from headgate.tools.output import CommandResult, Row, common_options, format_table, run_and_print, run_in_cluster
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run `headgate acls <arguments>`; return the exit code."""
     given = _parser().parse_args(arguments)
-    try:
-        result = _run(given)
-    except (ClientError, UsageError) as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("acls", result, given, _table)
+    return run_and_print("acls", _run, given, _table)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
     """Raises ClientError, UsageError."""
-    run: Callable[[Cluster | None, argparse.Namespace], CommandResult] = given.run
-    if run is suggest.run_suggest and given.all:
-        return run(None, given)
-    with Cluster(given.bootstrap_server, timeout_s=given.timeout, security=given.security) as cluster:
-        return run(cluster, given)
+    asks_no_broker = given.run is suggest.run_suggest and given.all
+    return suggest.run_suggest(None, given) if asks_no_broker else run_in_cluster(given)
 
 
 def _table(rows: Sequence[Row]) -> Iterable[str]:

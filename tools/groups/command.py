@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 
 from headgate.tools.arguments import TopicsAction, WordsAction, now_ms
-from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups import actions, arguments, migrate
 from headgate.tools.groups.lag_options import add_isolation_option, add_limit_options
@@ -22,7 +21,8 @@ from headgate.tools.output import (
     common_options,
     format_partitions,
     format_table,
-    print_result,
+    run_and_print,
+    run_in_cluster,
 )
 
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
@@ -33,12 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate groups <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
     options.check(options)
-    try:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
-            result: CommandResult = options.run(cluster, options)
-    except (ClientError, UsageError) as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("groups", result, options, _tables)
+    return run_and_print("groups", run_in_cluster, options, _tables)
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[str]:

@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 
 from headgate.tools.arguments import TopicsAction, WordsAction, duration_ms, offset
-from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.output import (
     CommandResult,
@@ -19,7 +18,8 @@ from headgate.tools.output import (
     common_options,
     format_partitions,
     format_table,
-    print_result,
+    run_and_print,
+    run_in_cluster,
 )
 from headgate.tools.txn import actions
 from headgate.tools.txn.transactions import STATES
@@ -35,12 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate txn <arguments>`; return the exit code."""
     options = _parser().parse_args(arguments)
     options.check(options)
-    try:
-        with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
-            result: CommandResult = options.run(cluster, options)
-    except ClientError as error:
-        result = CommandResult(failures=[str(error)])
-    return print_result("txn", result, options, _table)
+    return run_and_print("txn", run_in_cluster, options, _table)
 
 
 def _table(rows: Sequence[Row]) -> Iterable[str]:

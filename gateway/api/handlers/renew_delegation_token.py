@@ -9,7 +9,7 @@ from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.api.refusals import require_token_requests, require_token_secrets
+from headgate.gateway.api.refusals import require_token, require_token_requests, require_token_secrets
 from headgate.gateway.runtime.tasks import Outcome, Task, at_once_if_few, value_of
 from headgate.gateway.security.tokens import rules
 from headgate.gateway.security.tokens.delegation_token import record_of
@@ -33,10 +33,7 @@ def renew_delegation_token(
 
 def _renew(request: RenewDelegationTokenRequest, context: HandlerContext, secrets: TokenSecrets) -> Task[Any]:
     broker = context.broker
-    token_id = yield from secrets.find(broker.metadata.planned.tokens, bytes(request.hmac))
-    token = broker.metadata.planned.tokens.get(token_id or "")
-    if token is None:
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    token = yield from require_token(context, secrets, bytes(request.hmac))
     lifetimes, now_ms = rules.lifetimes_of(broker.config), broker.clock.now_ms()
     renewed = rules.renew(token, context.client.principal, request.renew_period_ms, lifetimes, now_ms)
     change = broker.metadata.submit([record_of(renewed)])

@@ -12,6 +12,7 @@ import pytest
 
 from headgate.gateway.tests.hostile import fuzz
 from headgate.gateway.tests.hostile.subjects import SUBJECTS
+from headgate.protocol.tests.hostile.fuzzing import FOUND
 
 SOAK = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
 needs_atheris = pytest.mark.skipif(
@@ -47,7 +48,7 @@ def test_good_and_cut_bytes_are_no_finding(name: str) -> None:
 @pytest.mark.sockets
 @needs_atheris
 def test_a_run_finds_no_fault(tmp_path: Path) -> None:
-    directories = ("--inputs", tmp_path / "inputs", "--found", fuzz.FOUND)
+    directories = ("--inputs", tmp_path / "inputs", "--found", FOUND)
     ended = python("-m", "headgate.gateway.tests.hostile.fuzz", "run", *directories, "-max_total_time=300")
     lines = ended.stderr.splitlines()
     assert ended.returncode == 0, "\n".join(line for line in lines if "\tNEW " not in line and "\tREDUCE " not in line)

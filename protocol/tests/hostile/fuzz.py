@@ -14,13 +14,10 @@ of them takes longer than a short run.
 
 from __future__ import annotations
 
-import argparse
 import ast
-import inspect
 import linecache
 import sys
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -42,19 +39,19 @@ from headgate.protocol.records import (
     varint,
 )
 from headgate.protocol.schema import tree
+from headgate.protocol.tests.hostile.fuzzing import Fuzzer, command_line, instrument_functions
 from headgate.protocol.tests.hostile.subjects import SUBJECTS, Subject
 from headgate.protocol.tests.values import VERSIONS, written
 
 NUMBER_BYTES: Final = 2
 CORPUS: Final = Path(__file__).with_name("corpus.txt")
-FOUND: Final = Path(__file__).resolve().parents[3] / "build" / "fuzz"
 BY_HAND: Final = (
     *(frame, header, reading, consumer_protocol, metadata, offsets, version_prefix),
     *(batch, compression, down_conversion, record_validation, legacy, lz4, message_set, up_conversion, varint),
 )
 VERSION_OF: Final = {f"{cls.__name__}-v{version}": (cls, version) for cls, version in VERSIONS}
-# Longer inputs find nothing new; a run that hangs, or takes a gigabyte, is a finding
-OPTIONS: Final = ("-max_len=800", "-timeout=20", "-rss_limit_mb=1000")
+# Longer inputs find nothing new
+MOST_BYTES: Final = 800
 
 
 def subject_of(data: bytes) -> Subject:
@@ -148,11 +145,7 @@ def instrumented(read: Any, atheris: Any) -> Any:
 
 def instrument(atheris: Any) -> None:
     """Have everything that reads tell its coverage."""
-    for module in BY_HAND:
-        for value in vars(module).values():
-            for function in vars(value).values() if inspect.isclass(value) else [value]:
-                if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
-                    atheris.instrument_func(function)
+    instrument_functions(BY_HAND, atheris)
     for name in VERSION_OF.keys() & SUBJECTS.keys():
         compiler._readers[VERSION_OF[name]] = instrumented(compiler.reader(*VERSION_OF[name]), atheris)
 
@@ -160,30 +153,12 @@ def instrument(atheris: Any) -> None:
 # ------------------------------------------------------------------------------------------------------------ commands
 
 
-def run(inputs: Path, found: Path, options: Sequence[str]) -> None:
-    """Run libFuzzer, which ends the process. `inputs` is filled by it, `found` gets what should not be."""
-    import atheris
-
-    instrument(atheris)
-    for directory in (inputs, found):
-        directory.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(seeds()):
-        (inputs / f"seed-{number:05}").write_bytes(seed)
-    atheris.Setup([sys.argv[0], *OPTIONS, f"-artifact_prefix={found}/", *options, str(inputs)], try_input)
-    atheris.Fuzz()
-
-
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m headgate.protocol.tests.hostile.fuzz")
-    commands = parser.add_subparsers(dest="command", required=True)
-    running = commands.add_parser("run", help="look for bytes that should not be; options of libFuzzer may follow")
-    running.add_argument("--inputs", type=Path, default=FOUND / "inputs")
-    running.add_argument("--found", type=Path, default=FOUND)
-    commands.add_parser("replay", help="try files again").add_argument("files", type=Path, nargs="+")
+    parser, commands = command_line("headgate.protocol.tests.hostile.fuzz", "inputs")
     commands.add_parser("distill", help="print a directory of inputs as lines").add_argument("inputs", type=Path)
     chosen, options = parser.parse_known_args(arguments)
     if chosen.command == "run":
-        run(chosen.inputs, chosen.found, options)
+        Fuzzer(try_input, seeds, instrument, MOST_BYTES).run(chosen.inputs, chosen.found, options)
     elif options:
         parser.error(f"unknown: {' '.join(options)}")
     elif chosen.command == "replay":

@@ -12,6 +12,7 @@ import pytest
 
 from headgate.protocol.tests.definitions import missing
 from headgate.protocol.tests.hostile import fuzz
+from headgate.protocol.tests.hostile.fuzzing import FOUND
 from headgate.protocol.tests.hostile.subjects import SUBJECTS
 
 # In a short run the seed is always the same, so that red means a change
@@ -54,7 +55,7 @@ def needs_atheris() -> None:
 @pytest.mark.sockets
 @pytest.mark.usefixtures("needs_atheris")
 def test_a_short_run_finds_no_fault(tmp_path: Path) -> None:
-    directories = ("--inputs", tmp_path / "inputs", "--found", fuzz.FOUND)
+    directories = ("--inputs", tmp_path / "inputs", "--found", FOUND)
     ended = python("-m", "headgate.protocol.tests.hostile.fuzz", "run", *directories, *BOUNDS)
     lines = ended.stderr.splitlines()
     assert ended.returncode == 0, "\n".join(line for line in lines if "\tNEW " not in line and "\tREDUCE " not in line)
