@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headgate.gateway.api.context import Client
@@ -20,7 +22,7 @@ from headgate.protocol.schema import Message
 class DispatchingBroker:
     """This broker: a frame for each request, to the dispatcher with the authorizer of the settings."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
         settings = {
             **SETTINGS,
             "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
@@ -30,6 +32,7 @@ class DispatchingBroker:
             "node.id": "1",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN}",
+            **more,
         }
         self.node = HandlerBroker(directory, **{name.replace(".", "_"): value for name, value in settings.items()})
         # All APIs: a broker without ZooKeeper does not serve those between brokers

@@ -17,7 +17,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -126,10 +126,11 @@ def question_name(question: Question, ids: Ids) -> str:
 
 
 class Scenario:
-    """One run over a new broker."""
+    """One run over a new broker. The clients of `acls` ask, unless a question names its own."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, acls: Mapping[str, Sequence[AclBinding]] | None = None) -> None:
         self.broker = broker
+        self.acls = acl_sets() if acls is None else acls
         self.lines = AnswerLines()
         self.answers: Answers = {}
 
@@ -139,7 +140,7 @@ class Scenario:
         for question in questions():
             versions = [*question.versions]
             for version in versions[-1:] if newest_only else versions:
-                self._ask(question, version)
+                self.ask(question, version)
         self._ask_members()
 
     def _ask_members(self) -> None:
@@ -162,7 +163,7 @@ class Scenario:
             self._until(lambda key=key: not self._failed(InitProducerIdRequest(key, 60_000), 3))
         for group in ("g", "h"):
             self._commit(group)
-        creations = [creation_of(acl) for acls in acl_sets().values() for acl in acls]
+        creations = [creation_of(acl) for acls in self.acls.values() for acl in acls]
         set_up_tokens(self.admin)
         results = self.admin(CreateAclsRequest([*creations, ZED]), 2).results
         assert not any(row.error_code for row in results), results
@@ -215,9 +216,9 @@ class Scenario:
 
         self._until(is_stored)
 
-    def _ask(self, question: Question, version: int) -> None:
+    def ask(self, question: Question, version: int) -> None:
         answers: dict[str, str] = {}
-        for client in question.clients or acl_sets():
+        for client in question.clients or self.acls:
             ids = {name: topic_id for topic_id, name in self.lines.ids.items()}
             request = question.make(ids, version)
             response = self.broker.ask(client, request, version)
@@ -377,9 +378,9 @@ class Remote:
         return answered[0][1]
 
 
-def properties(port: int, directory: str, mode: str) -> Iterator[str]:
+def properties(port: int, directory: str, mode: str, clients: Iterable[str] | None = None) -> Iterator[str]:
     """The settings of the Kafka to record."""
-    users = "".join(f' user_{name}="{name}"' for name in (ADMIN, *acl_sets()))
+    users = "".join(f' user_{name}="{name}"' for name in (ADMIN, *(acl_sets() if clients is None else clients)))
     lines = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port + 1},CLIENTS://127.0.0.1:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
