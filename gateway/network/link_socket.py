@@ -157,25 +157,24 @@ class LinkSocket:
         if events & ~select.EPOLLOUT:
             self._receive()
 
-    def _receive(self) -> int:
-        """Receive once, a megabyte at most: other sockets come before the next one. Returns the number of bytes."""
+    def _receive(self) -> None:
+        """Receive once, a megabyte at most: other sockets come before the next one."""
         link = self.connection
         room = link.room()
         buffer = self._engine.scratch if room is None else room
         try:
             count = self.socket.recv_into(buffer)
         except BlockingIOError:
-            return 0
+            return
         except OSError as error:
             self._fail(error)
-            return 0
+            return
         if not count:
             self._lose("it has closed the connection")
         elif room is None:
             link.receive(buffer[:count])
         else:
             link.received(count)
-        return count
 
     def _fail(self, error: OSError) -> None:
         """The connection has ended with an error."""

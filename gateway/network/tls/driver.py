@@ -33,6 +33,7 @@ TLS_HANDSHAKE: Final = 22
 """The first byte of a TLS connection: the type of its first record (RFC 8446, 5.1). A Kafka request begins with 0."""
 
 
+_DATA: Final = select.EPOLLIN
 _FIRST_BYTE: Final = bytes((TLS_HANDSHAKE,))
 
 
@@ -87,32 +88,33 @@ class TlsDriver(SocketDriver):
             self.release()  # the socket is closed once the thread has returned
 
     def serve(self, events: int) -> None:
-        if events == select.EPOLLIN and self._stage is _ENCRYPTED and self.phase is not LINGERING:  # the usual case
-            self._engine.served.append(self)
-            self._receive()
-        elif self.phase is LINGERING:
-            super().serve(events)
-        elif self._stage is _ENCRYPTED:
-            if not events & select.EPOLLIN and self._holds_data():
-                events |= select.EPOLLIN
-            super().serve(events)
-        elif self._stage is _PLAIN:
-            super().serve(events)
-        elif events:  # also after a reset: an alert before it has the reason
-            self._begin_step()
+        try:
+            if events == _DATA and self._stage is _ENCRYPTED and self.phase is not LINGERING:  # the usual case
+                self._engine.served.append(self)
+                self._receive()
+            elif self.phase is LINGERING:
+                super().serve(events)
+            elif self._stage is _ENCRYPTED:
+                if not events & _DATA and self._sock.holds_more and self._may_receive():
+                    events |= _DATA
+                super().serve(events)
+            elif self._stage is _PLAIN:
+                super().serve(events)
+            elif events:  # also after a reset: an alert before it has the reason
+                self._begin_step()
+        except TlsError as error:
+            self._fail(str(error))
 
     def advance(self) -> None:
         if self._stage is _ENCRYPTED:
             SocketDriver.advance(self)  # `super()` makes an object each time
-            if self.socket.is_filled and self._holds_data():  # type: ignore[attr-defined]
+            if self.socket.holds_more and self._may_receive():  # type: ignore[attr-defined]
                 self._engine.mark(self)
         elif self._stage is _PLAIN:
             super().advance()
 
-    def _holds_data(self) -> bool:
-        """Whether bytes are decrypted that no poll reports, and the connection wants them."""
-        sock = self.socket
-        return self.is_reading and self.phase is not LINGERING and isinstance(sock, TlsSocket) and sock.pending() > 0
+    def _may_receive(self) -> bool:
+        return self.is_reading and self.phase is not LINGERING
 
     # The handshake
 
@@ -214,12 +216,6 @@ class TlsDriver(SocketDriver):
         self._close_gracefully()
 
     # Records
-
-    def _receive(self) -> None:
-        try:
-            super()._receive()
-        except TlsError as error:
-            self._fail(str(error))
 
     def _send_together(self, run: list[bytes | bytearray | memoryview], size: int) -> bool:
         return super()._send_together(run, size) if self._stage is _PLAIN else self._send_bytes(b"".join(run))

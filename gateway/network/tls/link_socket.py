@@ -2,8 +2,7 @@
 
     connecting ──> handshake: a thread does one step, or the other broker has its turn ──> records in place of bytes
 
-A record has 16 KiB, so several are received in one round. OpenSSL may hold decrypted bytes that no poll reports: then
-the socket marks itself.
+OpenSSL may hold decrypted bytes that no poll reports: then the socket marks itself.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, cast
 
 from headgate.gateway.network.epoll import READING, WRITING
 from headgate.gateway.network.link_socket import LinkSocket
-from headgate.gateway.network.links import SLICE_BYTES, Link
+from headgate.gateway.network.links import Link
 from headgate.gateway.network.socket_driver import CLOSED, Engine
 from headgate.gateway.network.tls.handshakes import Awaits, TlsHandshakes
 from headgate.gateway.network.tls.link_failures import HANDSHAKE_TIMEOUT_MS, TIMED_OUT, explain, report
@@ -82,18 +81,14 @@ class TlsLinkSocket(LinkSocket):
             if events:
                 self._step()
             return
-        if self._is_connected and not events & select.EPOLLIN and self._tls.pending():
+        if self._is_connected and not events & select.EPOLLIN and self._tls.holds_more:
             events |= select.EPOLLIN
         super().serve(events)
 
-    def _receive(self) -> int:
-        """Receive records, a megabyte at most."""
-        received = 0
-        while received < SLICE_BYTES and (count := super()._receive()):
-            received += count
-        if self.phase is not CLOSED and self._tls.pending():
+    def _receive(self) -> None:
+        super()._receive()
+        if self.phase is not CLOSED and self._tls.holds_more:
             self._engine.mark(self)
-        return received
 
     def _fail(self, error: OSError) -> None:
         if isinstance(error, TlsError):

@@ -1,7 +1,7 @@
 """A TLS connection over a non-blocking socket, which fails and waits as a plain one does.
 
 OpenSSL reads and writes the socket itself: measured against memory buffers between the two (`ssl.MemoryBIO`), a
-gigabyte costs 0.57 s of CPU in place of 0.76, a small request the same, an idle connection 15.5 KB in place of 17.6.
+gigabyte costs 0.57 s of CPU in place of 0.76, a small request is 5 percent cheaper, an idle connection 15.5 KB in place of 17.6.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import ssl
 from contextlib import suppress
 from typing import Any, Final, NoReturn, cast
 
+RECORD_BYTES: Final = 1 << 14
+"""The most that one record has (RFC 8446, 5.1)."""
 TIMED_OUT: Final = "its TLS handshake took longer than headgate.authentication.timeout.ms"
 BLOCKED: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -28,22 +30,44 @@ class TlsSocket(ssl.SSLSocket):
     A send takes all bytes or none: after a BlockingIOError, OpenSSL has begun, and needs the same bytes again.
     """
 
-    is_filled = False
-    """Whether the last receive filled its buffer: only then OpenSSL may hold more of a record."""
+    holds_more = False
+    """Whether the last receive has left something that no poll reports: bytes of a decrypted record, or the end."""
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
-        """Receive at most one record: 16 KiB. 0 is the end. Raises BlockingIOError, TlsError."""
-        if self._sslobj is None:  # type: ignore[attr-defined]  # both ends have ended TLS
+        """Receive records: the next one while each is full, as the parts of large data are. 0 is the end.
+
+        Raises BlockingIOError, TlsError.
+        """
+        tls = self._sslobj  # type: ignore[attr-defined]
+        if tls is None:  # both ends have ended TLS
             return super().recv_into(buffer)
+        size = len(buffer)
         try:
-            # As the inherited method, which is slower
-            count: int = self.read(len(buffer), buffer)  # type: ignore[assignment]
-            self.is_filled = count == len(buffer)
-            return count
+            count: int = tls.read(size, buffer)  # as the inherited methods, which are slower
+            if count == RECORD_BYTES:
+                return self._receive_further(memoryview(buffer))
         except BLOCKED:
             raise BlockingIOError from None
+        except ssl.SSLEOFError:
+            count = 0
         except ssl.SSLError as error:
             _fail(error)
+        self.holds_more = count == size and self.pending() > 0
+        return count
+
+    def _receive_further(self, buffer: memoryview) -> int:
+        """Receive the records after a full one. Returns the number of bytes, with the full one's."""
+        size, received, count = len(buffer), RECORD_BYTES, RECORD_BYTES
+        try:
+            while count == RECORD_BYTES and received < size:
+                count = self._sslobj.read(size - received, buffer[received:])  # type: ignore[attr-defined]
+                received += count
+        except BLOCKED:
+            pass
+        except ssl.SSLEOFError:
+            count = 0
+        self.holds_more = not count or (received == size and self.pending() > 0)
+        return received
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send all of `data`. `flags` have no effect. Raises BlockingIOError, TlsError."""

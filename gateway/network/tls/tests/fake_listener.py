@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import ssl
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,3 +59,13 @@ def listener_tls(*, is_optional: bool = False, security_protocol: str = "SSL") -
 @cache
 def client_context() -> ssl.SSLContext:
     return new_context(ssl.Purpose.SERVER_AUTH)
+
+
+def wait_for_bytes(sock: socket.socket, count: int) -> None:
+    """Wait until loopback has delivered so many bytes, as the kernel counts them."""
+    held, end = 0, time.monotonic() + 5
+    while held < count:
+        assert time.monotonic() < end, f"{held} of {count} bytes have arrived"
+        select.select([sock], (), (), 0.2)
+        with suppress(BlockingIOError):
+            held = len(socket.socket.recv(sock, 1 << 20, socket.MSG_PEEK))

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from headgate.gateway.network.tls.tests.fake_listener import (
     listener_tls_of,
     new_context,
 )
+from headgate.gateway.network.tls.tls_socket import RECORD_BYTES
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.security.tls.listener_tls import ListenerTls
@@ -267,33 +269,67 @@ def test_the_end_of_a_connection_is_told() -> None:
     run(scenario)
 
 
-def test_a_client_may_send_requests_with_the_end_of_its_handshake() -> None:
-    async def scenario(served: SecureServer) -> None:
-        tcp = await served.tcp()
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = client_context().wrap_bio(incoming, outgoing, server_hostname=HOST)
+class MemoryClient:
+    """A client that decides what leaves together. `begin` sends its part of the handshake but for the end."""
+
+    def __init__(self, tcp: trio.SocketStream) -> None:
+        self.tcp = tcp
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = client_context().wrap_bio(self.incoming, self.outgoing, server_hostname=HOST)
+
+    async def begin(self) -> None:
         with pytest.raises(ssl.SSLWantReadError):
-            client.do_handshake()
-        await tcp.send_all(outgoing.read())
+            self.tls.do_handshake()
+        await self.flush()
         while True:
-            incoming.write(await tcp.receive_some(1 << 16))
+            self.incoming.write(await self.tcp.receive_some(1 << 16))
             try:
-                client.do_handshake()
-                break
+                self.tls.do_handshake()
+                return
             except ssl.SSLWantReadError:
                 pass
+
+    async def flush(self) -> None:
+        await self.tcp.send_all(self.outgoing.read())
+
+    async def read(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            self.incoming.write(await self.tcp.receive_some(1 << 16))
+            with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+                while self.incoming.pending:
+                    received += self.tls.read(1 << 16)
+        return received
+
+
+def test_a_client_may_send_requests_with_the_end_of_its_handshake() -> None:
+    async def scenario(served: SecureServer) -> None:
+        client = MemoryClient(await served.tcp())
+        await client.begin()
         for text in (b"one", b"two", b"x" * 40_000):
-            client.write(framed(text))
-        await tcp.send_all(outgoing.read())
-        expected, received = b"onetwo" + b"x" * 40_000, b""
-        while len(received) < len(expected):
-            incoming.write(await tcp.receive_some(1 << 16))
-            while incoming.pending:
-                try:
-                    received += client.read(1 << 16)
-                except ssl.SSLWantReadError:
-                    break
-        assert received == expected
+            client.tls.write(framed(text))
+        await client.flush()
+        expected = b"onetwo" + b"x" * 40_000
+        assert await client.read(len(expected)) == expected
+
+    run(scenario)
+
+
+def test_the_end_behind_a_full_record_closes_the_connection() -> None:
+    """OpenSSL has taken the end from the socket with the record: no poll reports the end."""
+
+    async def scenario(served: SecureServer) -> None:
+        client = MemoryClient(await served.tcp())
+        await client.begin()
+        await client.flush()
+        body = bytes(RECORD_BYTES - 4)
+        client.tls.write(framed(body))
+        with pytest.raises(ssl.SSLWantReadError):
+            client.tls.unwrap()
+        await client.flush()
+        with trio.fail_after(5):
+            assert await client.read(len(body)) == body
+            await served.until_gone()
 
     run(scenario)
 

@@ -16,9 +16,13 @@ import trio
 
 from headgate.gateway.network.tests.conformance import Client, TcpClient
 from headgate.gateway.network.tests.link_conformance import TLS, Tls, over_tls, run
+from headgate.gateway.network.tests.test_links import fetched, records_of
 from headgate.gateway.network.tls import link_failures, link_socket
 from headgate.gateway.network.tls.tests.fake_listener import AUTHORITY, HOST, new_context
 from headgate.gateway.runtime.broker_links import LinkLost
+from headgate.protocol.client.tests.scripted_peer import respond
+from headgate.protocol.messages.fetch import FetchRequest
+from headgate.protocol.messages.metadata import MetadataResponse
 from headgate.protocol.security.tls.tests.certificates import Authority
 
 pytestmark = pytest.mark.sockets
@@ -132,6 +136,22 @@ def test_a_link_with_the_name_of_a_host_checks_that_name(kind: Any) -> None:
     async def scenario(linked: Tls) -> None:
         linked.link = linked.links.open(2, HOST, linked.address()[1], "broker-1")
         await linked.connect()
+
+    run(kind, scenario)
+
+
+@over_tls
+def test_an_answer_may_share_a_record_with_the_one_before(kind: Any) -> None:
+    """The first one ends its buffer within the record: no poll reports what OpenSSL holds."""
+
+    async def scenario(linked: Tls) -> None:
+        peer = await linked.connect()
+        asked = [linked.ask(FetchRequest(), timeout_ms=5_000), linked.ask(timeout_ms=5_000)]
+        answers = fetched(bytes(200_000)), MetadataResponse(cluster_id="second")
+        data = [respond(await peer.request(), lambda *_, answer=answer: answer) for answer in answers]
+        await peer.client.send(b"".join(data))
+        first, second = [await each.result() for each in asked]
+        assert (len(records_of(first)), second.cluster_id) == (200_000, "second")
 
     run(kind, scenario)
 

@@ -10,23 +10,11 @@ from contextlib import suppress
 
 import pytest
 
-from headgate.gateway.network.tls.tests.fake_listener import HOST, client_context, listener_tls
-from headgate.gateway.network.tls.tls_socket import TlsError, TlsSocket, reason_of, wrap
+from headgate.gateway.network.tls.tests.fake_listener import HOST, client_context, listener_tls, wait_for_bytes
+from headgate.gateway.network.tls.tls_socket import RECORD_BYTES, TlsError, TlsSocket, reason_of, wrap
 
 pytestmark = pytest.mark.sockets
 Pair = tuple[TlsSocket, TlsSocket]
-
-
-@pytest.fixture
-def raw() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = socket.create_connection(listener.getsockname())
-        server, _ = listener.accept()
-    for sock in (client, server):
-        sock.setblocking(False)
-    yield client, server
-    for sock in (client, server):
-        sock.close()
 
 
 @pytest.fixture
@@ -58,11 +46,42 @@ def test_bytes_arrive_and_the_end_is_told(pair: Pair) -> None:
     assert (client.send(b""), client.send(b"hello")) == (0, 5)
     buffer = bytearray(3)
     wait_for(server)
-    assert (server.recv_into(buffer), server.pending()) == (3, 2)
-    assert server.recv_into(buffer) == 2
+    assert (server.recv_into(buffer), server.holds_more) == (3, True)
+    assert (server.recv_into(buffer), server.holds_more) == (2, False)
     client.close()
     wait_for(server)
     assert server.recv_into(buffer) == 0
+
+
+def test_full_records_are_received_together(pair: Pair) -> None:
+    client, server = pair
+    sent, buffer = bytes(range(250)) * 160, memoryview(bytearray(1 << 16))
+    client.send(sent)
+    wait_for_bytes(server, len(sent))
+    assert (server.recv_into(buffer), server.holds_more) == (len(sent), False)
+    assert buffer[: len(sent)] == sent
+    client.send(sent[:RECORD_BYTES])
+    wait_for(server)
+    assert (server.recv_into(buffer), server.holds_more) == (RECORD_BYTES, False)
+
+
+def test_a_buffer_may_end_within_a_record(pair: Pair) -> None:
+    client, server = pair
+    client.send(bytes(40_000))
+    wait_for_bytes(server, 40_000)
+    received = [(server.recv_into(bytearray(size)), server.holds_more) for size in (20_000, 10, RECORD_BYTES, 7_232)]
+    rest = 2 * RECORD_BYTES - 20_010
+    assert received == [(20_000, True), (10, True), (rest, False), (7_232, False)]
+
+
+def test_the_end_behind_a_full_record_is_held(pair: Pair) -> None:
+    client, server = pair
+    client.send(bytes(RECORD_BYTES))
+    with suppress(ssl.SSLWantReadError):
+        client.unwrap()
+    wait_for(server)
+    assert (server.recv_into(bytearray(1 << 16)), server.holds_more) == (RECORD_BYTES, True)
+    assert (server.recv_into(bytearray(1 << 16)), server.holds_more) == (0, False)
 
 
 def test_a_send_without_room_takes_nothing_until_it_takes_all(pair: Pair) -> None:
