@@ -42,9 +42,10 @@ class Turns:
         self.poller = self
         self.is_marked = False
         self.interest = READING
-        self.dispatcher: Any = ScriptedDispatcher()
+        self.dispatcher = ScriptedDispatcher()
+        dispatcher: Any = self.dispatcher
         address = Client("127.0.0.1", 40_000, "127.0.0.1", 9092)
-        connection = Connection(address, self.dispatcher, 4_000_000, MemoryBudget(10_000_000), lambda *_: None)
+        connection = Connection(address, dispatcher, 4_000_000, MemoryBudget(10_000_000), lambda *_: None)
         engine: Any = self
         self.driver = TlsDriver(engine, server, connection, listener_tls(), TlsHandshakes(self.scheduler), 30_000)
         self.client = wrap(client, client_context(), server_side=False, server_hostname=HOST)
