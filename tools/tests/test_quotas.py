@@ -23,7 +23,7 @@ from headgate.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from headgate.protocol.schema import Message
-from headgate.tools import quotas
+from headgate.tools import output, quotas
 from headgate.tools.tests.command_output import CommandOutput, Run
 
 Key = tuple[tuple[str, str | None], ...]
@@ -84,7 +84,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> QuotaBroker:
         (("client-id", "c"), ("user", None)): {"request_percentage": 12.5},
         (("ip", None),): {"connection_creation_rate": 10.0},
     }
-    monkeypatch.setattr(quotas, "Cluster", broker)
+    monkeypatch.setattr(output, "Cluster", broker)
     return broker
 
 

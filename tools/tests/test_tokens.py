@@ -26,7 +26,7 @@ from headgate.protocol.messages.expire_delegation_token import (
 )
 from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from headgate.protocol.schema import Message
-from headgate.tools import tokens
+from headgate.tools import output, tokens
 from headgate.tools.client.client import ClientError
 from headgate.tools.tests.command_output import CommandOutput, Run
 
@@ -91,7 +91,7 @@ class TokenBroker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> TokenBroker:
     broker = TokenBroker()
-    monkeypatch.setattr(tokens, "Cluster", broker)
+    monkeypatch.setattr(output, "Cluster", broker)
     monkeypatch.setattr(tokens, "now_ms", lambda: NOW_MS)
     return broker
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.tools import output
 from headgate.tools.acls import command
 from headgate.tools.acls.tests.acl_broker import AclBroker
 from headgate.tools.tests.command_output import CommandOutput, Run
@@ -13,7 +14,7 @@ from headgate.tools.tests.command_output import CommandOutput, Run
 def broker(monkeypatch: pytest.MonkeyPatch) -> AclBroker:
     """A broker without ACLs, in place of every cluster."""
     broker = AclBroker()
-    monkeypatch.setattr(command, "Cluster", broker)
+    monkeypatch.setattr(output, "Cluster", broker)
     return broker
 
 

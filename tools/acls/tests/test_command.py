@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.tools.acls import command
+from headgate.tools import output
 from headgate.tools.acls.tests.acl_broker import AclBroker, acl
 from headgate.tools.client.client import ClientError
 from headgate.tools.tests.command_output import Run
@@ -27,6 +27,6 @@ def test_a_broker_that_does_not_answer_is_a_failure(run: Run, monkeypatch: pytes
     def refuse(*_: object, **__: object) -> None:
         raise ClientError("no broker answers at x:1")
 
-    monkeypatch.setattr(command, "Cluster", refuse)
+    monkeypatch.setattr(output, "Cluster", refuse)
     shown = run("list")
     assert (shown.code, shown.errors) == (1, ["no broker answers at x:1"])
