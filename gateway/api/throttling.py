@@ -37,8 +37,9 @@ from headgate.protocol.messages.create_partitions import CreatePartitionsRequest
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
-from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.messages.produce import ProduceRequest, ProduceResponse
 from headgate.protocol.schema import Message
+from headgate.storage.segment.file_slice import FileSlice
 
 STRICT_SINCE = {
     CreateTopicsRequest.api_key: 6,
@@ -255,7 +256,7 @@ class Throttling:
             frame_bytes = self.frame_bytes
             outcome = handler(request, context)
             pending = rate.pending + frame_bytes
-            if pending < rate.grain and isinstance(outcome, Message):
+            if pending < rate.grain and type(outcome) is ProduceResponse:
                 rate.pending = pending
                 return outcome
             return self._settled(outcome, client, limits, Usage(0.0, rate, frame_bytes))
@@ -312,7 +313,11 @@ class Throttling:
                 pending = fetch.pending + RESPONSE_BYTES
                 for topic in outcome.responses:
                     for row in topic.partitions:
-                        pending += ROW_BYTES if row.records is None else ROW_BYTES + len(row.records)
+                        records = row.records
+                        if type(records) is FileSlice:  # `len` would call a function
+                            pending += ROW_BYTES + records.length
+                        else:
+                            pending += ROW_BYTES if records is None else ROW_BYTES + len(records)
                 if pending < fetch.grain:
                     fetch.pending = pending
                     return outcome

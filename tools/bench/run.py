@@ -1,4 +1,4 @@
-"""One run of the bench: both brokers are running, and each row measures them in turns, A B A B."""
+"""One run of the bench: both brokers are running, and each row measures them in turns, A B B A."""
 
 import math
 import os
@@ -319,11 +319,11 @@ class Bench:
         wanted, seconds = self.settings.turns_of(row)
         turns: list[Turn] = []
         while count_comparable(_met(turns)) < wanted and len(turns) < self.settings.most_turns_of(row):
-            number, turn = len(turns), {}
-            for name, run in runs.items():
-                turn[name] = self._step(row, name, str(number + 1), run, seconds)
-                self.journal.repetition(row.name, name, number, turn[name])
-            turns.append(turn)
+            number, samples = len(turns), {}
+            for name in list(runs)[:: -1 if number % 2 else 1]:  # what a leg leaves behind hits both legs
+                samples[name] = self._step(row, name, str(number + 1), runs[name], seconds)
+                self.journal.repetition(row.name, name, number, samples[name])
+            turns.append({name: samples[name] for name in runs})
         return turns
 
     def _report(self, row: Row, turns: Sequence[Turn], wanted: int) -> None:

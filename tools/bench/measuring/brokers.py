@@ -119,6 +119,8 @@ class Launcher(ABC):
     """The listeners beside the plain one; None in a run without rows of security."""
     secure_ports: SecurePorts | None = None
     """The ports of these listeners, of the next broker."""
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Further environment variables of the brokers."""
 
     @property
     def secure_settings(self) -> Mapping[str, str]:
@@ -148,7 +150,7 @@ class Launcher(ABC):
             self.secure_ports = SecurePorts(free_port(), free_port())
         command = self.command(directory, data, port)
         started = time.perf_counter()
-        broker = run_broker(self.name, command, data, port)
+        broker = run_broker(self.name, command, data, port, self.variables)
         broker.secure_ports = self.secure_ports
         try:
             wait_for_brokers(broker, 1, within_seconds)
@@ -159,9 +161,11 @@ class Launcher(ABC):
         return broker
 
 
-def run_broker(name: str, command: Sequence[str], data: Path, port: int) -> Broker:
-    """The process of a broker, which may not serve yet."""
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+def run_broker(
+    name: str, command: Sequence[str], data: Path, port: int, variables: Mapping[str, str] = MappingProxyType({})
+) -> Broker:
+    """The process of a broker, which may not serve yet. `variables`: further environment variables."""
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | variables
     with (data.parent / "output.log").open("ab") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
     return Broker(name, process, port, data)

@@ -90,9 +90,11 @@ class LoginRow(NewConnectionsRow):
 
 @dataclass(frozen=True, slots=True)
 class BesideRow(Row):
-    """The load of `under` on a Headgate with something, and on the Headgate of the run, which is without it.
+    """The load of `under` on a Headgate with something, and on one without it.
 
-    `settings`: those of the first one. `prepare(target)` is called when it runs.
+    Both are started alike for this row, with the same hashes: processes of different age, listeners or hash seeds
+    differ by 1 to 3 percent without anything set. `settings`: those of the first one. `prepare(target)` is called when
+    it runs.
     """
 
     under: Row = field(kw_only=True)
@@ -105,23 +107,27 @@ class BesideRow(Row):
     def runs(self, targets: Sequence[Target], stack: ExitStack) -> Mapping[str, Run]:
         for target in targets:
             if target.name == HEADGATE and isinstance(target.launcher, HeadgateLauncher):
-                beside = stack.enter_context(self._started(target, target.launcher))
-                without = replace(target, broker=replace(target.broker, name=WITHOUT))
+                beside = stack.enter_context(self._started(target, target.launcher, HEADGATE, self.settings))
+                without = stack.enter_context(self._started(target, target.launcher, WITHOUT, {}))
+                self.prepare(beside)
                 return {each.name: stack.enter_context(self.opened(each)) for each in (beside, without)}
         return {}
 
     @contextmanager
-    def _started(self, target: Target, launcher: HeadgateLauncher) -> Iterator[Target]:
-        scratch = target.scratch / self.name
-        broker = launcher.with_settings(self.settings).start(scratch / "broker")
+    def _started(
+        self, target: Target, launcher: HeadgateLauncher, name: str, settings: Mapping[str, str]
+    ) -> Iterator[Target]:
+        scratch = target.scratch / self.name / name
+        alike = launcher.with_settings(settings)
+        alike.variables = _SAME_HASHES
+        broker = replace(alike.start(scratch / "broker"), name=name)
         try:
-            made = replace(target, broker=broker, scratch=scratch, kept={}, many=[])
-            self.prepare(made)
-            yield made
+            yield replace(target, broker=broker, scratch=scratch, kept={}, many=[])
         finally:
             broker.stop()
 
 
+_SAME_HASHES: Final = {"PYTHONHASHSEED": "0"}
 ACL_SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:nobody",

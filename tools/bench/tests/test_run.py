@@ -128,6 +128,22 @@ def test_a_row_that_fails_leaves_the_others_their_figures(monkeypatch: pytest.Mo
     assert [line.row for line in journal.lines] == ["memory", *["metadata"] * len(metadata.figures), "memory"]
 
 
+def test_the_order_of_the_legs_changes_with_each_turn(tmp_path: Path) -> None:
+    order = []
+
+    def leg(name: str) -> Run:
+        def run(_: float) -> Sample:
+            order.append(name)
+            return Sample(1, 1, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0)
+
+        return run
+
+    bench = Bench(Settings((), 4, 1.0), [], tmp_path, Journal(tmp_path / "journal"), Progress(8, io.StringIO()))
+    turns = bench._turns(replace(ROWS["metadata"], least_seconds=1.0), {"a": leg("a"), "b": leg("b")})
+    assert "".join(order) == "abbaabba"
+    assert [list(turn) for turn in turns] == [["a", "b"]] * 4
+
+
 def test_resident_data_is_made_once(target: Target) -> None:
     row = small("fetch-64k")
     with ExitStack() as stack:

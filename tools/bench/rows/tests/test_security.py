@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.tools.bench.measuring.brokers import HEADGATE, HeadgateLauncher
+from headgate.tools.bench.measuring.brokers import HEADGATE, Broker, HeadgateLauncher
 from headgate.tools.bench.measuring.generator import TLS_LOAD, compile_program
 from headgate.tools.bench.measuring.secure_listeners import SecureListeners
 from headgate.tools.bench.measuring.target import Target
@@ -72,6 +72,21 @@ def test_a_row_compares_two_brokers(target: Target, name: str, monkeypatch: pyte
         samples = {leg: run(0.1) for leg, run in ROWS[name].runs([target], stack).items()}
     assert list(samples) == [HEADGATE, WITHOUT]
     assert all(sample.requests > 0 and sample.server_cpu_seconds > 0 for sample in samples.values())
+
+
+def test_the_two_brokers_of_a_row_start_alike(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[HeadgateLauncher] = []
+    start = HeadgateLauncher.start
+
+    def noted(launcher: HeadgateLauncher, directory: Path) -> Broker:
+        started.append(launcher)
+        return start(launcher, directory)
+
+    monkeypatch.setattr(HeadgateLauncher, "start", noted)
+    with ExitStack() as stack:
+        assert len(ROWS["metadata-time-quotas"].runs([target], stack)) == 2
+    alike = [(launcher.variables, launcher.secure_listeners) for launcher in started]
+    assert alike == [({"PYTHONHASHSEED": "0"}, None)] * 2
 
 
 def test_a_row_over_tls_needs_a_listener(programs: Path, target: Target) -> None:
