@@ -310,11 +310,11 @@ class Bench:
             for name, run in runs.items():
                 seconds = self.settings.warm_up_seconds * row.warm_up_share / (1 if name == KAFKA else 3)
                 self._step(row, name, "warm-up", run, seconds)
-            turns = self._turns(row, runs) if runs else []
+            turns = self.turns(row, runs) if runs else []
         if turns:
             self._report(row, turns, self.settings.turns_of(row)[0])
 
-    def _turns(self, row: Row, runs: Mapping[str, Run]) -> list[Turn]:
+    def turns(self, row: Row, runs: Mapping[str, Run]) -> list[Turn]:
         """Measure turns until enough of them are comparable, or until the largest number of turns."""
         wanted, seconds = self.settings.turns_of(row)
         turns: list[Turn] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 LIMITS: Final[dict[str, int]] = {
-    "functions of gateway that return Any": 17,
+    "functions of gateway that return Any": 16,
     "objects with three flags": 1,
     "private language in storage/log": 3,
     "private looks of tests": 37,

@@ -139,7 +139,7 @@ def test_the_order_of_the_legs_changes_with_each_turn(tmp_path: Path) -> None:
         return run
 
     bench = Bench(Settings((), 4, 1.0), [], tmp_path, Journal(tmp_path / "journal"), Progress(8, io.StringIO()))
-    turns = bench._turns(replace(ROWS["metadata"], least_seconds=1.0), {"a": leg("a"), "b": leg("b")})
+    turns = bench.turns(replace(ROWS["metadata"], least_seconds=1.0), {"a": leg("a"), "b": leg("b")})
     assert "".join(order) == "abbaabba"
     assert [list(turn) for turn in turns] == [["a", "b"]] * 4
 
