@@ -165,7 +165,7 @@ def run_broker(
     name: str, command: Sequence[str], data: Path, port: int, variables: Mapping[str, str] = MappingProxyType({})
 ) -> Broker:
     """The process of a broker, which may not serve yet. `variables`: further environment variables."""
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | variables
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED} | dict(variables)
     with (data.parent / "output.log").open("ab") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
     return Broker(name, process, port, data)

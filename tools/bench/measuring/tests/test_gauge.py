@@ -93,7 +93,7 @@ def test_incomparable_turns_are_repeated_within_a_bound(
         Settings((), repetitions=2, seconds=0.2, turn_seconds=0.1), [], tmp_path, journal, Progress(1, io.StringIO())
     )
     row = ROWS["metadata"]
-    bench._report(row, bench._turns(row, {"headgate": ours, "kafka": theirs}), 4)
+    bench._report(row, bench.turns(row, {"headgate": ours, "kafka": theirs}), 4)
     assert len(journal.path.read_text().splitlines()) == 2 * made + len(row.figures)
     assert journal.lines[0].turns == (made, alike, counted)
 
