@@ -37,7 +37,7 @@ from headgate.protocol.messages.create_partitions import CreatePartitionsRequest
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
-from headgate.protocol.messages.produce import ProduceRequest, ProduceResponse
+from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.schema import Message
 from headgate.storage.segment.file_slice import FileSlice
 
@@ -256,7 +256,7 @@ class Throttling:
             frame_bytes = self.frame_bytes
             outcome = handler(request, context)
             pending = rate.pending + frame_bytes
-            if pending < rate.grain and type(outcome) is ProduceResponse:
+            if pending < rate.grain and isinstance(outcome, Message):
                 rate.pending = pending
                 return outcome
             return self._settled(outcome, client, limits, Usage(0.0, rate, frame_bytes))
