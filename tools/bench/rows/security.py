@@ -92,9 +92,8 @@ class LoginRow(NewConnectionsRow):
 class BesideRow(Row):
     """The load of `under` on a Headgate with something, and on one without it.
 
-    Both are started alike for this row, with the same hashes: processes of different age, listeners or hash seeds
-    differ by 1 to 3 percent without anything set. `settings`: those of the first one. `prepare(target)` is called when
-    it runs.
+    Both are started alike for this row, with the same hashes: two brokers without anything set, one of them of the run,
+    differed by 1 to 3 percent. `settings`: those of the first one. `prepare(target)` is called when it runs.
     """
 
     under: Row = field(kw_only=True)
