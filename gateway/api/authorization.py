@@ -282,8 +282,8 @@ class PartitionRule:
 class _AllowedPartitions(ReplicaManager):
     """The replica manager for the handler of one request: `get` raises for partitions of denied topics.
 
-    All else is that of `partitions`, whose state this object shares: a proxy by `__getattr__` would slow down each access
-    of an attribute.
+    All else is that of `partitions`, whose state this object shares. A proxy by `__getattr__` would slow down each
+    access of an attribute.
     """
 
     __slots__ = ("_is_allowed",)
