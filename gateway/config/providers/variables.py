@@ -3,6 +3,8 @@
 A value keeps its variables wherever it is shown or stored. A variable of a provider that is not configured is an error
 here, where Kafka takes its text for the value.
 
+Values are compared with those of Kafka's classes (`tests/scenario.py`).
+
 Source: `ConfigTransformer`, `FileConfigProvider`, `DirectoryConfigProvider`, `EnvVarConfigProvider`, `AllowedPaths` of
 org.apache.kafka.common.config, Apache Kafka 4.1.
 """
