@@ -321,7 +321,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     log_output.configure(log_level)
     logger = logging.getLogger("headgate.config")
     for note in settings.notes():
-        logger.log(logging.WARNING if note.is_pending else logging.INFO, "%s", note)
+        logger.log(logging.WARNING if note.is_warning else logging.INFO, "%s", note)
     too_few = descriptors.low_limit_warning(descriptors.raise_limit(), settings.max_connections)
     if too_few is not None:
         logger.warning("%s", too_few)
@@ -395,6 +395,8 @@ def _reason(error: OSError, settings: BrokerConfig, outcome: str) -> str | None:
     """
     from socket import gaierror
 
+    from headgate.gateway.network.addresses import AddressError
+
     if error.errno == errno.ENOSPC:
         directories = ",".join(settings.log_directories)
         return f"{outcome}: no space is left in log.dirs={directories}; free some, and start the broker again"
@@ -403,13 +405,16 @@ def _reason(error: OSError, settings: BrokerConfig, outcome: str) -> str | None:
             return None
         advice = "log.dirs has to be a directory that this user can write to"
         return f"cannot use {error.filename}: {error.strerror}; {advice}"
+    addresses, setting = ", ".join(f"{one.host}:{one.port}" for one in settings.listeners), "listeners"
+    if isinstance(error, AddressError):
+        addresses, setting = error.address, error.setting
     refused = {
-        errno.EADDRINUSE: "another process does already; stop it, or set other listeners",
-        errno.EADDRNOTAVAIL: "this machine has no such address; set other listeners",
-        errno.EACCES: "this user may not, as usual for ports below 1024; set other listeners",
+        errno.EADDRINUSE: f"another process does already; stop it, or set other {setting}",
+        errno.EADDRNOTAVAIL: f"this machine has no such address; set other {setting}",
+        errno.EACCES: f"this user may not, as usual for ports below 1024; set other {setting}",
     }
-    reason = f"{error.strerror}; set other listeners" if isinstance(error, gaierror) else refused.get(error.errno or 0)
-    addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
+    is_unresolved = isinstance(error, gaierror) or isinstance(error.__cause__, gaierror)
+    reason = f"{error.strerror}; set other {setting}" if is_unresolved else refused.get(error.errno or 0)
     return reason and f"cannot listen on {addresses}: {reason}"
 
 

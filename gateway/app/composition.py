@@ -6,11 +6,11 @@ needs no loop: `start` is called once the scheduler runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.gateway.api.authorization import Authorizer, denied_brokers_log
 from headgate.gateway.api.context import Services
@@ -20,8 +20,10 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, served, versions
 from headgate.gateway.app.authorization import make_authorizer, open_audit
 from headgate.gateway.app.link_login import link_login
+from headgate.gateway.app.metadata_sources import Foundation, MetadataSource, choose_source
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.listeners import METRICS, SASL_PROTOCOLS, TLS_PROTOCOLS
+from headgate.gateway.config.http_addresses import HTTP
+from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -35,13 +37,7 @@ from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.maintenance.replication_metrics import ReplicationMetrics
 from headgate.gateway.maintenance.token_expiry import TokenExpiry
 from headgate.gateway.maintenance.unread_offsets import UnreadOffsets
-from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.metadata_log_store import MetadataLogStore, check_fresh
-from headgate.gateway.metadata.new_topics import METADATA_TOPIC
-from headgate.gateway.metadata.registration import refill, register
-from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
-from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.network.admission.address_limits import AddressLimits
 from headgate.gateway.network.admission.connection_quotas import Limits
 from headgate.gateway.network.admission.settings import limits_of, proxies_of
@@ -51,18 +47,16 @@ from headgate.gateway.network.server import Server
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
-from headgate.gateway.replication.in_sync_replicas import IsrChanges, LeaderFinder
-from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.in_sync_replicas import IsrChanges
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.broker_links import BrokerLinks
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.stall_watch import StallWatch
-from headgate.gateway.runtime.tasks import Lock, Task, Tasks, WaitList, as_task
+from headgate.gateway.runtime.tasks import Lock, Tasks
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.security.quotas.rates import Windows
@@ -70,15 +64,14 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.pool import Pool
-from headgate.storage.disk.reserve import Reserve
 from headgate.storage.errors import StorageError
-from headgate.storage.files import Files, parent
+from headgate.storage.files import Files
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
+    from headgate.gateway.http.access import HttpAccess
     from headgate.gateway.maintenance.cleaner_process import Worker
     from headgate.gateway.network.link_logins import MakeLogin
     from headgate.gateway.network.logins import Logins
-    from headgate.gateway.network.metrics_access import MetricsAccess
     from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
     from headgate.gateway.security.tls.listener_tls import ListenerTls
     from headgate.gateway.security.tls.reloads import TlsReloads
@@ -87,162 +80,6 @@ if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is 
     from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
-    from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
-
-
-@dataclass(slots=True)
-class Foundation:
-    """The parts that need no other part, over the log directories."""
-
-    config: BrokerConfig
-    clock: Clock
-    random: Random
-    scheduler: Scheduler
-    log_manager: LogManager
-    zookeeper: ZooKeeperConnection | None = None
-
-
-class MetadataSource(Protocol):
-    """The origin of the metadata. Construction checks the start, and reads the metadata; it writes nothing."""
-
-    image: Image
-    """The metadata as they were read. They are not used after `open`."""
-
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker's registration in its cluster; -1 before the first one."""
-
-    def begin(self) -> None:
-        """Claim the log directories: every check has passed. No log of a topic is open. Raises StorageError, OSError.
-
-        `image` is complete afterwards.
-        """
-
-    def open(self, prepare: Prepare, tasks: Tasks, links: BrokerLinks) -> tuple[MetadataStore, bool]:
-        """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
-
-    def leader_lookup(self, tasks: Tasks, links: BrokerLinks) -> LeaderFinder | None:
-        """Finds leaders that other brokers know before this one; None if there is no other broker."""
-
-    def controller_orders(self, replicas: ReplicaManager, tasks: Tasks) -> ControllerOrders | None:
-        """The orders of the cluster's controller to this broker; None without a cluster. The store is open."""
-
-    def replicas_failed(self, metadata: MetadataStore, partitions: ReplicaManager, tasks: Tasks) -> Callable[[], None]:
-        """The listener of `ReplicationEvents.replicas_failed`: has other replicas lead, or leader epochs raised."""
-
-    def start(self, stall_watch: StallWatch) -> None:
-        """Begin the recurring work. The scheduler runs."""
-
-    def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
-        """The listeners are open, each at this port; `resume` is called when clients can find this broker.
-
-        It gets the reason if they cannot.
-        """
-
-    def leave(self, replicas: ReplicaManager, tasks: Tasks, links: BrokerLinks) -> Task[None]:
-        """Give the leads of this broker to other brokers, if there are any. The broker serves meanwhile."""
-
-    def stop(self) -> None:
-        """Begin no more work."""
-
-    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """A listener of the metadata, behind all others."""
-
-    def space_recovered(self, directory: str) -> None:
-        """A log directory that was nearly full has room again."""
-
-
-class EmbeddedSource:
-    """The metadata log of this broker, with its snapshots."""
-
-    broker_epoch = -1
-
-    def __init__(self, base: Foundation) -> None:
-        """Open and read the metadata log; everything else waits for it. Raises StorageError."""
-        self._base = base
-        loaded = self._load()
-        self.image = loaded.image
-        self._snapshot = loaded.snapshot
-
-    def _load(self) -> snapshot.LoadedMetadata:
-        config, log_manager = self._base.config, self._base.log_manager
-        log = log_manager.open_now((METADATA_TOPIC, 0), config.log_config({}), self._base.clock.now_ms())
-        if log is None:
-            check_fresh(log_manager)  # before any change to the logs of another program
-            return snapshot.LoadedMetadata.nothing()
-        loaded = snapshot.load(log)
-        config.change(*loaded.image.broker_configs(config.node_id))
-        log_manager.removed |= loaded.removed
-        log_manager.check_duplicates(loaded.image.topic_id_of)
-        return loaded
-
-    def begin(self) -> None:
-        """Claim the directories, and clear them of logs of deleted topics. Raises StorageError, OSError."""
-        log_manager = self._base.log_manager.claim()
-        if (METADATA_TOPIC, 0) in log_manager:
-            log_manager.remove_strays(self.image.has_partition)
-            log_manager.resolve_duplicates(self.image.topic_id_of)
-
-    def open(self, prepare: Prepare, tasks: Tasks, _links: BrokerLinks) -> tuple[MetadataStore, bool]:
-        """Register this start. Raises StorageError, OSError."""
-        base, log_manager = self._base, self._base.log_manager
-        metadata = self.build(prepare, tasks.touch)
-        self._reserve = Reserve(log_manager.files, parent(metadata.directory))
-        are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
-        return metadata, are_raised
-
-    def build(self, prepare: Prepare, touch: Callable[[WaitList], None] = lambda _: None) -> MetadataLogStore:
-        """The store and its snapshots, without a registration. Raises StorageError."""
-        base = self._base
-        metadata = MetadataLogStore(
-            base.log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
-        )
-        del self.image  # every partition would be in memory twice: the registration makes another image
-        self.generator = SnapshotGenerator(base.log_manager, metadata, self._snapshot, base.clock, base.scheduler)
-        return metadata
-
-    def leader_lookup(self, _tasks: Tasks, _links: BrokerLinks) -> None:
-        """There is no other broker."""
-
-    def controller_orders(self, _replicas: ReplicaManager, _tasks: Tasks) -> None:
-        """A broker without ZooKeeper is alone."""
-
-    def replicas_failed(self, metadata: MetadataStore, partitions: ReplicaManager, tasks: Tasks) -> Callable[[], None]:
-        """No other replica can lead: the leader epochs of those that lost records are raised."""
-        return LeaderEpochBumps(metadata, partitions, tasks.scheduler).soon
-
-    def start(self, _stall_watch: StallWatch) -> None:
-        """Write snapshots from now on."""
-        self.generator.start()
-
-    def announce(self, _ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
-        """Clients know the address."""
-        resume(None)
-
-    def leave(self, _replicas: ReplicaManager, _tasks: Tasks, _links: BrokerLinks) -> Task[None]:
-        """No other broker can lead."""
-        return as_task(None)
-
-    def stop(self) -> None:
-        """Begin no further snapshot."""
-        self.generator.stop()
-
-    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Check whether a snapshot is due."""
-        self.generator.follow(old, new, names)
-
-    def space_recovered(self, directory: str) -> None:
-        """Fill the reserve again, if the reserve is in this directory."""
-        refill(self._reserve, self._base.scheduler, directory)
-
-
-def choose_source(base: Foundation) -> MetadataSource:
-    """ZooKeeper with `zookeeper.connect`, the metadata log of this broker otherwise."""
-    if base.zookeeper is None:
-        return EmbeddedSource(base)
-    from headgate.gateway.zookeeper.membership.source import ZooKeeperSource
-
-    return ZooKeeperSource(base, base.zookeeper)
 
 
 def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
@@ -260,7 +97,7 @@ def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
 def open_tls(config: BrokerConfig, clock: Clock) -> dict[str, ListenerTls]:
     """The TLS of the listeners over TLS, by name. A broker without such listeners imports none of it."""
     protocols = config.listener_security_protocol_map
-    if not config.secures_metrics and TLS_PROTOCOLS.isdisjoint(protocols[each.name] for each in config.listeners):
+    if not config.secures_http and TLS_PROTOCOLS.isdisjoint(protocols[each.name] for each in config.listeners):
         return {}
     from headgate.gateway.security.tls.listener_tls import open_all
 
@@ -345,8 +182,8 @@ class BrokerParts:
             from headgate.gateway.security.sasl.mechanisms import check_listeners
 
             check_listeners(self.config)
-        if self.config.secures_metrics:
-            from headgate.gateway.network.metrics_access import configured_users
+        if self.config.secures_http:
+            from headgate.gateway.http.access import configured_users
 
             configured_users(self.config)
 
@@ -381,13 +218,11 @@ class BrokerParts:
         decoy_key = f"decoys of {metadata.image.cluster_id}".encode()
         return ScramCredentials(lambda: metadata.image.scram_credentials, decoy_key)
 
-    def metrics_access(self) -> MetricsAccess | None:
-        """Who may read the metrics; None on the loopback interface, where everyone may. Raises ConfigError."""
-        if not self.config.secures_metrics:
-            return None
-        from headgate.gateway.network.metrics_access import make_access
+    def http_access(self) -> HttpAccess:
+        """Who may ask over HTTP with TLS; there is such a listener. Raises ConfigError."""
+        from headgate.gateway.http.access import make_access
 
-        return make_access(self.config, self.tls[METRICS], self._scram_credentials(), self._authorizer)
+        return make_access(self.config, self.tls[HTTP], self._scram_credentials(), self._authorizer)
 
     def _check_directories(self, seams: Seams) -> None:
         if self.zookeeper is None:
@@ -407,14 +242,14 @@ class BrokerParts:
 
     def _build(self, seams: Seams, last_check: Callable[[], None], make_login: MakeLogin | None) -> None:
         config, clock, scheduler, metrics = self.config, self.clock, self.scheduler, self.metrics
-        self._source = seams.metadata(
+        self.source = seams.metadata(
             Foundation(config, clock, self.random, scheduler, self.log_manager, self.zookeeper)
         )
         last_check()
-        self._source.begin()
+        self.source.begin()
         self.log_loader = LogLoader(
             self.log_manager,
-            partial(_log_config, config, self._source.image),
+            partial(_log_config, config, self.source.image),
             clock,
             scheduler,
             metrics,
@@ -427,17 +262,17 @@ class BrokerParts:
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
         self.fetchers = ReplicaFetchers(
-            config.node_id, config, self.tasks, self.links, lambda: self._source.broker_epoch
+            config.node_id, config, self.tasks, self.links, lambda: self.source.broker_epoch
         )
         self.partitions = ReplicaManager(
             self.log_manager, config, self.tasks, make_disk, scheduler, events, self.fetchers
         )
         if self.zookeeper is not None:
             self.partitions.leadership.in_sync_replicas.changes = self._make_isr_manager(self.zookeeper)
-        self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks, self.links)
-        self.partitions.leadership.in_sync_replicas.leader_lookup = self._source.leader_lookup(self.tasks, self.links)
+        self.metadata, are_raised = self.source.open(self.partitions.prepare, self.tasks, self.links)
+        self.partitions.leadership.in_sync_replicas.leader_lookup = self.source.leader_lookup(self.tasks, self.links)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
-        events.replicas_failed.append(self._source.replicas_failed(self.metadata, self.partitions, self.tasks))
+        events.replicas_failed.append(self.source.replicas_failed(self.metadata, self.partitions, self.tasks))
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)
         registrations = served(load(), has_zookeeper=self.zookeeper is not None)
         self.services = self._make_services(registrations)
@@ -520,7 +355,7 @@ class BrokerParts:
             metrics=self.metrics,
             served_versions=versions(registrations),
             denied_brokers=denied_brokers_log(clock),
-            controller_orders=self._source.controller_orders(self.partitions, tasks),
+            controller_orders=self.source.controller_orders(self.partitions, tasks),
             broker_listeners=self._broker_listeners(),
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
@@ -580,7 +415,7 @@ class BrokerParts:
         events = self.partitions.events
         events.disk_failed.append(self.maintenance.note_disk_error)
         events.disk_recovered.append(self.log_cleaner.disk_recovered)
-        events.space_recovered.append(self._source.space_recovered)
+        events.space_recovered.append(self.source.space_recovered)
         events.online.append(self.groups.came_online)
         events.online.append(self.transactions.came_online)
         events.truncated.append(self.groups.log_was_truncated)
@@ -600,7 +435,7 @@ class BrokerParts:
             lambda _old, new, _names: self._apply_quotas(new),
             lambda *_: self.server.limit(self._limits()),
             *(() if self.services.tls_reloads is None else (self.services.tls_reloads.follow,)),
-            self._source.follow,
+            self.source.follow,
         ):
             self.metadata.on_change(listener)
 
@@ -642,7 +477,7 @@ class BrokerParts:
         if self.services.offset_stores is not None:
             self.services.offset_stores.start(self._marks)
         self.log_loader.start()
-        self._source.start(self.stall_watch)
+        self.source.start(self.stall_watch)
         if self.services.token_secrets is not None:
             TokenExpiry(self.metadata, self.config, self.clock, self.scheduler).start()
         if self.services.tls_reloads is not None:
@@ -650,11 +485,11 @@ class BrokerParts:
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """The listeners are open, each at this port; `resume`: see `MetadataSource.announce`."""
-        self._source.announce(ports, resume)
+        self.source.announce(ports, resume)
 
     def leave(self, resume: Callable[[object], None]) -> None:
         """Give the leads of this broker to others; `resume` is called afterwards. Everything is served meanwhile."""
-        self.tasks.start(self._source.leave(self.partitions, self.tasks, self.links), resume)
+        self.tasks.start(self.source.leave(self.partitions, self.tasks, self.links), resume)
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""
@@ -665,7 +500,7 @@ class BrokerParts:
         self.groups.stop()
         self.transactions.stop()
         self.log_cleaner.stop()
-        self._source.stop()
+        self.source.stop()
         self.fetchers.close()
         self.links.close()
 

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
+from headgate.gateway.config import (
+    broker_table,
+    catalogue,
+    http_addresses,
+    http_settings,
+    listeners,
+    offset_store,
+    topic_config,
+)
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
@@ -136,10 +144,14 @@ class BrokerConfig(broker_table.Settings):
         return None
 
     @property
-    def secures_metrics(self) -> bool:
-        """Whether the metrics listener is reached from other machines, so that it needs TLS and users."""
-        metrics = self.headgate_metrics_listener
-        return metrics is not None and not listeners.is_loopback(metrics[0])
+    def secures_http(self) -> bool:
+        """Whether an HTTP listener needs TLS and users."""
+        return any(address.has_tls for address in self.headgate_http_listeners)
+
+    @property
+    def wants_http(self) -> bool:
+        """Whether the HTTP listeners are those that somebody has asked for: the start needs them then."""
+        return http_addresses.SETTING in self._given or http_addresses.OLD_SETTING in self._given
 
     @property
     def providers(self) -> ConfigProviders:
@@ -170,8 +182,10 @@ class BrokerConfig(broker_table.Settings):
         return self._dynamic
 
     def notes(self) -> list[SettingOutcome]:
-        """The answers that a person should see: given settings without effect."""
-        return [answer for answer in self.answers if answer.effect is not Effect.FULL]
+        """The answers that a person should see: given settings without effect, and one of those with older names."""
+        notes = [answer for answer in self.answers if answer.effect is not Effect.FULL]
+        renamed = [answer for answer in notes if answer.effect is Effect.RENAMED]
+        return [note for note in notes if note not in renamed[1:]]
 
     def advertised_address(self, listener: str, local_host: str, local_port: int) -> tuple[str, int]:
         """The address that clients of `listener` should connect to: as configured, or else the one they connected to.
@@ -188,9 +202,12 @@ class BrokerConfig(broker_table.Settings):
 
         `name` is also "<mechanism>.<setting>", for what a mechanism of the listener has for itself (`OF_MECHANISMS`).
         """
-        full_name = f"{catalogue.LISTENER_PREFIX}{listener.lower()}.{name}"
-        text, definition = self._present_text(full_name), catalogue.find(full_name)
-        return None if text is None or definition is None else definition.parse(text)
+        for listener_name in http_settings.names_of(listener, self.listeners):
+            full_name = f"{catalogue.LISTENER_PREFIX}{listener_name.lower()}.{name}"
+            text, definition = self._present_text(full_name), catalogue.find(full_name)
+            if text is not None and definition is not None:
+                return definition.parse(text)
+        return None
 
     def present_value(self, name: str) -> Value:
         """The value of a setting that can change for this broker alone: as set at run time, else as given."""
@@ -286,12 +303,12 @@ def _check_listeners(loaded: Loaded) -> None:
     advertised = _without_controller(
         loaded, "advertised.listeners", _parsed(loaded, "advertised.listeners", listeners.parse)
     )
-    _parsed(loaded, "headgate.metrics.listener", listeners.parse_metrics_listener)
+    addresses = _parsed(loaded, http_addresses.SETTING, http_addresses.parse)
+    old_addresses = _parsed(loaded, http_addresses.OLD_SETTING, http_addresses.parse_old)
     if loaded.problems:
         return
     _attempt(loaded, "listeners", lambda: listeners.check_listeners(opened, protocols))
-    metrics = loaded.values["headgate.metrics.listener"]
-    _attempt(loaded, "headgate.metrics.listener", lambda: listeners.check_metrics(metrics, opened))
+    http_settings.take(loaded, addresses, old_addresses)
     _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
     if loaded.values["zookeeper.connect"] is not None:
         _attempt(loaded, "listeners", lambda: listeners.check_registered(opened, advertised))
@@ -314,9 +331,8 @@ def _note_unknown_listeners(loaded: Loaded) -> None:
     if loaded.problems:
         return
     names = [listener.name.lower() for listener in loaded.values["listeners"]]
-    metrics = loaded.values["headgate.metrics.listener"]
-    if metrics and not listeners.is_loopback(metrics[0]):
-        names.append(listeners.METRICS.lower())
+    if any(address.has_tls for address in loaded.values[http_addresses.SETTING]):
+        names.append(http_addresses.HTTP.lower())
     for index, answer in enumerate(loaded.answers):
         listener = answer.name.removeprefix(catalogue.LISTENER_PREFIX).partition(".")[0]
         if answer.effect is Effect.FULL and answer.name.startswith(catalogue.LISTENER_PREFIX) and listener not in names:

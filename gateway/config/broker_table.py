@@ -12,6 +12,7 @@ from typing import Any
 
 from headgate.gateway.config.addresses import parse_limits, parse_networks
 from headgate.gateway.config.definition import TextForm, Type, split_list
+from headgate.gateway.config.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
 from headgate.protocol.security.secret import Secret
@@ -75,9 +76,12 @@ class Settings:
     controller_quota_window_num: int = row(INT, "11", "1..", "Windows whose mutations a client may make at once; more begin a debt.")
     controller_quota_window_size_seconds: int = row(INT, "1", "1..", "The length of such a window.")
     connections_max_idle_ms: int = row(LONG, "600000", "", "A connection that is idle for longer is closed; 0 or less: never.")
-    headgate_metrics_listener: tuple[str, int] | None = row(STRING, "", "",
-     ("Where to serve metrics for Prometheus: host:port, or a port alone on the loopback interface. Empty: nowhere."
-      " Beyond the loopback interface it needs TLS (listener.name.metrics.ssl.*) and a user who may Describe the cluster."))
+    headgate_http_listeners: tuple[HttpAddress, ...] = row(STRING, "http://127.0.0.1:9644", "",
+     ("Where to serve metrics, health and JSON for tools: http://host:port on the loopback interface, https://host:port anywhere, separated by commas."
+      " Empty: nowhere. https needs a key store (listener.name.http.ssl.*), and answers users who may Describe the cluster."))
+    headgate_metrics_listener: str = row(STRING, "", "",
+     ("The older name of headgate.http.listeners, for one release: host:port, or a port alone on the loopback interface."
+      " listener.name.metrics.* are older names of listener.name.http.*."))
     request_timeout_ms: int = row(INT, "30000", "0..", "How long this broker waits for another broker's response.")
 
     # TLS: each also for one listener, listener.name.<listener>.<setting>

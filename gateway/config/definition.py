@@ -38,12 +38,15 @@ class Effect(IntEnum):
     PENDING = 1  # read and checked; the feature of the setting does not exist yet
     NONE = 2  # accepted because a Kafka server.properties may have it
     REFUSED = 3  # ignoring the setting would do harm: any value but a harmless one is an error
+    RENAMED = 4  # an older name of another setting, with that one's effect
 
 
 def note(effect: Effect, reason: str) -> str:
     """The note about a setting with this effect, for this reason; empty for a setting that works as in Kafka."""
     if effect is Effect.FULL:
         return ""
+    if effect is Effect.RENAMED:
+        return reason
     if effect is Effect.REFUSED:
         return f"other values than the default are refused: {reason}"
     return f"accepted, no effect {'yet' if effect is Effect.PENDING else 'here'}, because {reason}"

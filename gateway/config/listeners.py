@@ -13,8 +13,6 @@ SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 TLS_PROTOCOLS = frozenset(("SSL", "SASL_SSL"))
 """The security protocols over TLS."""
 LOOPBACK = "127.0.0.1"
-METRICS = "METRICS"
-"""The name of the metrics listener beyond the loopback interface, for its settings: listener.name.metrics.ssl.*"""
 
 
 class Listener(NamedTuple):
@@ -63,12 +61,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def check_metrics(address: tuple[str, int] | None, listeners: tuple[Listener, ...]) -> None:
-    """Check that no listener has the name of a metrics listener with settings. Raises ListenerProblem."""
-    if address is not None and not is_loopback(address[0]) and any(each.name == METRICS for each in listeners):
-        raise ListenerProblem(f"listener.name.metrics. are its settings; give the listener {METRICS} another name")
 
 
 def parse_metrics_listener(text: str) -> tuple[str, int] | None:

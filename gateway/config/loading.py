@@ -41,9 +41,9 @@ class SettingOutcome(NamedTuple):
     reason: str
 
     @property
-    def is_pending(self) -> bool:
-        """Whether the setting will have an effect in a later version."""
-        return self.effect is Effect.PENDING
+    def is_warning(self) -> bool:
+        """Whether the effect of the setting is another one in a later version."""
+        return self.effect in (Effect.PENDING, Effect.RENAMED)
 
     def __str__(self) -> str:
         if self.effect is Effect.FULL:

@@ -18,6 +18,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.config.http_addresses import SETTING as HTTP_SETTING
+from headgate.gateway.config.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener, is_every_address
 
 if TYPE_CHECKING:
@@ -28,40 +30,81 @@ logger = logging.getLogger("headgate.server")
 _WITHOUT_IPV6: Final = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT, errno.EPFNOSUPPORT}
 
 
-class Addresses:
-    """The sockets of a broker's listeners, and of its metrics listener."""
+class AddressError(OSError):
+    """An address that a setting names cannot be listened on."""
 
-    def __init__(self, listeners: Sequence[Listener], metrics: tuple[str, int] | None = None) -> None:
+    def __init__(self, error: OSError, address: str, setting: str) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.address = address
+        self.setting = setting
+
+
+class Addresses:
+    """The sockets of a broker's listeners, and of its HTTP listeners."""
+
+    def __init__(
+        self, listeners: Sequence[Listener], http: Sequence[HttpAddress] = (), *, needs_http: bool = True
+    ) -> None:
+        """Without `needs_http`, an HTTP address that is in use is logged, and not listened on."""
         self.sockets: list[tuple[str, socket.socket]] = []
         """Each with the name of its listener; a name with several addresses has several."""
-        self.metrics: list[socket.socket] = []
+        self.http: list[tuple[HttpAddress, socket.socket]] = []
+        """Each with its address; a host of both families has two."""
         self._listeners = listeners
-        self._metrics = metrics
+        self._http = http
+        self._needs_http = needs_http
         self._is_bound = False
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Addresses:
         """The configured addresses, not bound yet."""
-        return cls(config.listeners, config.headgate_metrics_listener)
+        return cls(config.listeners, config.headgate_http_listeners, needs_http=config.wants_http)
 
     def bind(self) -> None:
-        """Bind all addresses, once. Raises OSError, and then none is bound."""
+        """Bind all addresses, once. Raises AddressError, and then none is bound."""
         if self._is_bound:
             return
         try:
             for listener in self._listeners:
-                self.sockets += [(listener.name, bound) for bound in bind(listener.host, listener.port)]
-            self.metrics = [] if self._metrics is None else bind(*self._metrics)
+                address = f"{listener.host}:{listener.port}"
+                bound = _bind_all(listener.host, listener.port, address, "listeners")
+                self.sockets += [(listener.name, each) for each in bound]
+            for http_address in self._http:
+                self._bind_http(http_address)
         except OSError:
             self.close()
             raise
         self._is_bound = True
 
+    def _bind_http(self, address: HttpAddress) -> None:
+        """Raises AddressError if the address is needed."""
+        try:
+            bound = _bind_all(address.host, address.port, str(address), HTTP_SETTING)
+        except AddressError as error:
+            if self._needs_http:
+                raise
+            logger.warning(
+                "cannot serve HTTP at %s (%s): there is no /metrics and no /readyz of this broker; set %s to another"
+                " address, or to nothing",
+                address,
+                error.strerror,
+                HTTP_SETTING,
+            )
+            return
+        self.http += [(address, each) for each in bound]
+
     def close(self) -> None:
         """Close the sockets, unless another object has taken their descriptors over."""
-        for bound in (*(bound for _, bound in self.sockets), *self.metrics):
+        for bound in (*(bound for _, bound in self.sockets), *(bound for _, bound in self.http)):
             bound.close()
-        self.sockets, self.metrics = [], []
+        self.sockets, self.http = [], []
+
+
+def _bind_all(host: str, port: int, address: str, setting: str) -> list[socket.socket]:
+    try:
+        return bind(host, port)
+    except OSError as error:
+        raise AddressError(error, address, setting) from error
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

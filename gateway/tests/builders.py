@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, Handler, HandlerContext, HandlerOutcome
 from headgate.gateway.api.handler_registration import load
-from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
+from headgate.gateway.app.composition import BrokerParts, Seams
+from headgate.gateway.app.metadata_sources import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Node, Topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from headgate.gateway.app.composition import Foundation
+from headgate.gateway.app.metadata_sources import Foundation
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps

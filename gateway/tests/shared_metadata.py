@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
-from headgate.gateway.app.composition import Foundation
+from headgate.gateway.app.metadata_sources import Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing

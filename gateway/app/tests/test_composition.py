@@ -10,7 +10,8 @@ from unittest.mock import NonCallableMock
 import pytest
 
 from headgate.gateway.api.authorization import Authorizer
-from headgate.gateway.app.composition import BrokerParts, Foundation, MetadataSource, Seams
+from headgate.gateway.app.composition import BrokerParts, Seams
+from headgate.gateway.app.metadata_sources import Foundation, MetadataSource
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata.store import MetadataStore

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from random import Random
 from typing import Any
 
-from headgate.gateway.app.composition import EmbeddedSource, Foundation
+from headgate.gateway.app.metadata_sources import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC

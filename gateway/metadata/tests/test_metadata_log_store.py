@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from headgate.gateway.app.composition import EmbeddedSource, Foundation
+from headgate.gateway.app.metadata_sources import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log_store import MetadataLogStore

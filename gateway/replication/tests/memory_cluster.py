@@ -17,7 +17,8 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import Broker
-from headgate.gateway.app.composition import Foundation, Seams
+from headgate.gateway.app.composition import Seams
+from headgate.gateway.app.metadata_sources import Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Node, PartitionState
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare

@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.config.listeners import METRICS, TLS_PROTOCOLS
+from headgate.gateway.config.http_addresses import HTTP
+from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.tls import distinguished_name, principal_mapping, self_check
 from headgate.gateway.security.tls.principal_mapping import PrincipalMapping, PrincipalProblem
@@ -164,7 +165,7 @@ class ListenerTls:
 def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None) -> dict[str, ListenerTls]:
     """The TLS of each listener over TLS, by the listener's name. Raises ConfigError with one sentence a problem.
 
-    The metrics listener beyond the loopback interface is one of them.
+    The HTTP listeners over TLS are one of them.
     """
     opened, problems = {}, []
     # With the embedded store there are no other brokers
@@ -183,11 +184,12 @@ def open_all(config: BrokerConfig, clock: Clock, files: StoreFiles | None = None
                 )
             except TlsProblem as error:
                 problems.append(str(error))
-    if config.secures_metrics:
+    if config.secures_http:
         try:
-            opened[METRICS] = ListenerTls(of_listener(config, METRICS), clock, files)
+            opened[HTTP] = ListenerTls(of_listener(config, HTTP), clock, files)
         except TlsProblem as error:
-            problems.append(f"headgate.metrics.listener is beyond the loopback interface, where it needs TLS: {error}")
+            addresses = ",".join(str(address) for address in config.headgate_http_listeners if address.has_tls)
+            problems.append(f"headgate.http.listeners={addresses} needs TLS: {error}")
     if problems:
         raise ConfigError(problems)
     return opened

@@ -70,6 +70,11 @@ class SessionLife:
         self._retry: SessionTimer | None = None
         shared.listeners.append(self._handle_event)
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether ZooKeeper has this broker's registration, as far as the session's events tell."""
+        return self.broker_epoch >= 0 and self.obeyed_epoch <= self.broker_epoch
+
     def serve(self, store: ResumableStore) -> None:
         """Set the store to resume."""
         self._store = store

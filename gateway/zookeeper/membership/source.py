@@ -144,6 +144,11 @@ class ZooKeeperSource:
         """The epoch of this broker's last registration; -1 before the first one."""
         return self._life.broker_epoch
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether ZooKeeper has the registration of this broker."""
+        return self._life.is_registered
+
     def controller_orders(self, replicas: Replicas, tasks: Tasks) -> ControllerOrders:
         """The orders that this broker gets from another one that is the controller."""
         assert self._store is not None

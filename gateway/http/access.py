@@ -1,19 +1,24 @@
-"""Who may read the metrics beyond the loopback interface: a user who may Describe the cluster.
+"""Who may ask over HTTP. Beyond the loopback interface: a user who may Describe the cluster.
 
 A client's certificate names the user, or HTTP's Basic authentication (RFC 7617) with the password of a user: of the
-JAAS line `listener.name.metrics.plain.sasl.jaas.config`, or else of SCRAM.
+JAAS line `listener.name.http.plain.sasl.jaas.config`, or else of SCRAM.
+
+On the loopback interface every program of this machine may ask, a page in a browser may not. Such a page reaches the
+listener by a name that its owner resolves to 127.0.0.1. So the name that a request gives in `Host` has to be an address
+or a name of this machine.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.config.listeners import METRICS
+from headgate.gateway.config.http_addresses import HTTP
 from headgate.gateway.security.sasl.plain import JaasUsers, PasswordStore, ScramPasswords
 from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
 from headgate.protocol.acls import CLUSTER_NAME, AclOperation, AclResource
@@ -24,14 +29,16 @@ if TYPE_CHECKING:
     from headgate.gateway.security.tls.listener_tls import ListenerTls
 
 JAAS_CONFIG: Final = "plain.sasl.jaas.config"
-_HEADER: Final = b"authorization"
+AUTHORIZATION: Final = b"authorization"
+HOST: Final = b"host"
 _BASIC: Final = b"basic"
+_LOCAL_NAME: Final = "localhost"
 
 Identity = str | Callable[[], str | None] | None
 """The principal, None without one, or the computation of it, which a thread has to run."""
 
 
-class MetricsAccess:
+class HttpAccess:
     """Names the users, and decides."""
 
     def __init__(
@@ -43,11 +50,11 @@ class MetricsAccess:
         self._passwords = passwords
         self._authorizer = authorizer
 
-    def identify(self, head: bytes, certificate: bytes | None) -> Identity:
-        """The user of a request, by the client's certificate in DER or the head of the request."""
+    def identify(self, authorization: bytes | None, certificate: bytes | None) -> Identity:
+        """The user of a request, by the client's certificate in DER or the header `Authorization`."""
         if certificate is not None:
             return self.tls.principal_of(certificate)
-        given = read_password(head)
+        given = read_password(authorization or b"")
         if given is None:
             return None
         user, password = given
@@ -58,40 +65,51 @@ class MetricsAccess:
         return lambda: principal if answer() else None
 
     def allows(self, client: Client) -> bool:
-        """Whether a known user may read the metrics."""
+        """Whether a known user may ask."""
         if self._authorizer is None:
             return True
         return self._authorizer.allows(client, AclOperation.DESCRIBE, AclResource.CLUSTER, CLUSTER_NAME)
 
 
-def read_password(head: bytes) -> tuple[str, str] | None:
-    """The user and the password in the head of a request; None without them."""
-    for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        scheme, _, token = value.strip().partition(b" ")
-        if name.strip().lower() == _HEADER and scheme.lower() == _BASIC:
-            try:
-                user, colon, password = base64.b64decode(token.strip(), validate=True).decode().partition(":")
-            except (binascii.Error, UnicodeDecodeError):
-                return None
-            return (user, password) if colon and user and password else None
-    return None
+def read_password(authorization: bytes) -> tuple[str, str] | None:
+    """The user and the password in the value of the header `Authorization`; None without them."""
+    scheme, _, token = authorization.strip().partition(b" ")
+    if scheme.lower() != _BASIC:
+        return None
+    try:
+        user, colon, password = base64.b64decode(token.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (user, password) if colon and user and password else None
+
+
+def is_of_this_machine(host: bytes | None, names: Collection[str]) -> bool:
+    """Whether the header `Host` gives an address, `localhost`, or one of `names`; no page of another site can."""
+    if host is None:  # a program: browsers send it
+        return True
+    text = host.decode("ascii", "replace").strip().lower()
+    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == _LOCAL_NAME or name.endswith(f".{_LOCAL_NAME}") or name in names
+    return True
 
 
 def configured_users(config: BrokerConfig) -> PasswordStore | None:
-    """The users of the JAAS line of the metrics listener; None without the line. Raises ConfigError."""
-    line = config.listener_value(METRICS, JAAS_CONFIG)
+    """The users of the listener's JAAS line; None without the line. Raises ConfigError."""
+    line = config.listener_value(HTTP, JAAS_CONFIG)
     if line is None:
         return None
     try:
         return JaasUsers(jaas.parse_for("PLAIN", line.text).users)
     except jaas.InvalidJaasConfig as error:
-        raise ConfigError([f"listener.name.metrics.{JAAS_CONFIG}: {error}"]) from None
+        raise ConfigError([f"listener.name.http.{JAAS_CONFIG}: {error}"]) from None
 
 
 def make_access(
     config: BrokerConfig, tls: ListenerTls, credentials: ScramCredentials, authorizer: Authorizer | None
-) -> MetricsAccess:
+) -> HttpAccess:
     """The access by the settings. Raises ConfigError."""
     passwords = configured_users(config) or ScramPasswords(credentials)
-    return MetricsAccess(tls, passwords, authorizer, config.connection_failed_authentication_delay_ms)
+    return HttpAccess(tls, passwords, authorizer, config.connection_failed_authentication_delay_ms)

@@ -1,0 +1,1 @@
+"""HTTP of a broker: metrics, health and JSON for tools, beside Kafka's protocol and never in its way."""
