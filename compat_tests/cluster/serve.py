@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from compat_tests.harness.apache_kafka import ROOT, KafkaFailed
-from compat_tests.harness.broker import HeadgateBroker
+from compat_tests.harness.broker import HTTP, HeadgateBroker
 from compat_tests.harness.leaders import metadata
 from compat_tests.harness.waiting import until
 from compat_tests.harness.zookeeper import ZooKeeper
@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=9092, help="port of broker 0; broker 1 and 2 have the next two")
     parser.add_argument("--zookeeper-port", type=int, default=2181)
     parser.add_argument(
+        "--http-port", type=int, default=9644, help="port of metrics and health of broker 0; the others as with --port"
+    )
+    parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting of the brokers"
     )
     options = parser.parse_args(arguments)
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in SIGNALS:
         signal.signal(number, interrupt)
     try:
-        run(options.data, options.port, options.zookeeper_port, settings)
+        run(options.data, options.port, options.http_port, options.zookeeper_port, settings)
     except KeyboardInterrupt:
         return 0
     except (KafkaFailed, OSError, AssertionError) as failure:
@@ -56,12 +59,21 @@ def interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def run(data: Path, port: int, zookeeper_port: int, settings: Mapping[str, str]) -> None:
+def run(data: Path, port: int, http_port: int, zookeeper_port: int, settings: Mapping[str, str]) -> None:
     """Start everything, print how to reach it, wait; whatever happens, stop what was started."""
     with ExitStack() as stack:
         zookeeper = new_zookeeper(data / "zookeeper", zookeeper_port)
         stack.enter_context(zookeeper)
-        brokers = [new_broker(data, number, port + number, zookeeper.connect, settings) for number in IDS]
+        brokers = [
+            new_broker(
+                data,
+                number,
+                port + number,
+                zookeeper.connect,
+                {HTTP: f"http://127.0.0.1:{http_port + number}", **settings},
+            )
+            for number in IDS
+        ]
         for broker in reversed(brokers):
             stack.callback(broker.stop)
         stack.callback(announce_stop)
@@ -70,7 +82,8 @@ def run(data: Path, port: int, zookeeper_port: int, settings: Mapping[str, str])
         until(lambda: all(map(knows_all, brokers)), "each broker to know the others")
         print(f"ZooKeeper on {zookeeper.connect}, process {zookeeper.process.pid if zookeeper.process else 0}")
         for number, broker in zip(IDS, brokers, strict=True):
-            print(f"broker {number} on {broker.bootstrap}, process {broker.pid}, log {broker.errors}")
+            ways = f"broker {number} on {broker.bootstrap}, HTTP at {broker.http()}"
+            print(f"{ways}, process {broker.pid}, log {broker.errors}")
         print(f"bootstrap.servers={','.join(broker.bootstrap for broker in brokers)}", flush=True)
         wait_for_end(zookeeper, brokers)
 

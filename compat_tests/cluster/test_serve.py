@@ -32,7 +32,7 @@ PORTS = itertools.count(20_000 + os.getpid() % 1000 * 10, 10)
 def cluster(data: Path, port: int) -> Iterator[tuple[str, set[int]]]:
     """The bootstrap line of a started cluster, and its processes; Ctrl-C at the end of the block."""
     command = [sys.executable, "-m", "compat_tests.cluster.serve", f"--data={data}", f"--port={port}"]
-    command += [f"--zookeeper-port={port + 3}"]
+    command += [f"--zookeeper-port={port + 3}", f"--http-port={port + 4}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -49,8 +49,8 @@ def cluster(data: Path, port: int) -> Iterator[tuple[str, set[int]]]:
 
 
 def free_ports() -> int:
-    """The first of four ports in a row that are free."""
-    return next(first for first in PORTS if all(map(is_free, range(first, first + 4))))
+    """The first of seven ports in a row that are free."""
+    return next(first for first in PORTS if all(map(is_free, range(first, first + 7))))
 
 
 def is_free(port: int) -> bool:

@@ -22,6 +22,7 @@ from compat_tests.harness.ports import reserve
 from compat_tests.harness.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
+HTTP = "headgate.http.listeners"
 READY = re.compile(r"^headgate ready \S+://([\d.]+|\[[\da-f:]+\]):(\d+) ", re.MULTILINE)
 ENDPOINT = re.compile(r"([^\s,]+)://(?:[\d.]+|\[[\da-f:]+\]):(\d+)")
 START_LIMIT_S = 60.0
@@ -128,6 +129,7 @@ class HeadgateBroker(Broker):
             "log.dirs": str(self.data),
             # Or else a start waits as long as the session lasts, and tests have short sessions
             "zookeeper.connection.timeout.ms": str(round(START_LIMIT_S / 2 * 1000)),
+            HTTP: "",  # many brokers run at once, and there is one port by default
             **self.settings,
         }
         overrides = [word for name, value in wanted.items() for word in ("--override", f"{name}={value}")]
@@ -163,8 +165,15 @@ class HeadgateBroker(Broker):
 
     def ports(self) -> dict[str, int]:
         """The port of each listener, as the ready line has them."""
-        line = next(text for text in self.output.read_text().splitlines() if text.startswith("headgate ready "))
-        return {name: int(port) for name, port in ENDPOINT.findall(line)}
+        return {name: int(port) for name, port in ENDPOINT.findall(self.ready_line().split()[2])}
+
+    def http(self) -> str | None:
+        """The address of the first HTTP listener, http://127.0.0.1:port, as the ready line has it."""
+        found = re.search(r" http=([^\s,]+)", self.ready_line())
+        return None if found is None else found.group(1)
+
+    def ready_line(self) -> str:
+        return next(text for text in self.output.read_text().splitlines() if text.startswith("headgate ready "))
 
     def stop(self) -> None:
         self.end(signal.SIGTERM)

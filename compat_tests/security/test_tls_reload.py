@@ -61,7 +61,7 @@ class Renewed:
             {
                 "ssl.keystore.location": str(self.current),
                 "ssl.truststore.location": str(self.directory / "ca.pem"),
-                "headgate.metrics.listener": "127.0.0.1:0",
+                "headgate.http.listeners": "http://127.0.0.1:0",
             },
         )
 
@@ -183,11 +183,7 @@ def change_stores(renewed: Renewed) -> None:
 
 
 def test_the_days_to_expiry_are_a_metric(renewed: Renewed) -> None:
-    line = next(line for line in renewed.broker.error_lines() if "metrics are served at " in line)
-    url = line.rpartition("metrics are served at ")[2]
-    last = [line for line in renewed.broker.error_lines() if "metrics are served at " in line][-1]
-    url = last.rpartition(" ")[2]
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  of the broker
+    with urllib.request.urlopen(f"{renewed.broker.http()}/metrics", timeout=10) as answer:  # noqa: S310  of the broker
         text = answer.read().decode()
     days = {
         line.split('"')[1]: float(line.rpartition(" ")[2])

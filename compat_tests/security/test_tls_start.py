@@ -90,6 +90,7 @@ def test_stores_that_cannot_be_used_refuse_the_start(
 ) -> None:
     data = tmp_path / "data"
     settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", "log.dirs": str(data)}
+    settings["headgate.http.listeners"] = ""
     wanted = {**settings, **case(files)}
     overrides = [word for name, value in wanted.items() for word in ("--override", f"{name}={value}")]
     done = subprocess.run(

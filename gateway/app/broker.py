@@ -7,12 +7,12 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Sequence, Sized
-from functools import partial
 
 import trio
 
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.app.ready_line import ready_line
+from headgate.gateway.app.serving_state import ServingState
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.network.addresses import Addresses
 from headgate.storage.errors import StorageError
@@ -41,7 +41,7 @@ async def _serve(config: BrokerConfig, started: Callable[[], None], addresses: A
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             started()
-            print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  the only output on stdout
+            print(ready_line(config, broker.endpoints, broker.state.http_endpoints), flush=True)  # noqa: T201  the only output on stdout
             gc.collect()
             gc.freeze()  # the objects so far stay: the collector need not scan them again
             broker.parts.log_loader.when_done(gc.freeze)
@@ -91,8 +91,6 @@ class Broker:
         """Bind `addresses` before anything is written; without them, `run` binds them. Raises StorageError, OSError."""
         self.config = config
         self._addresses = Addresses.of(config) if addresses is None else addresses
-        self.endpoints: list[str] = []
-        self.metrics_port: int | None = None
         self._ports: dict[str, int] = {}
         try:
             self.parts = BrokerParts(config, seams or Seams(), self._addresses.bind if addresses else lambda: None)
@@ -101,6 +99,12 @@ class Broker:
             raise
         self.services = self.parts.services
         self.server = self.parts.server
+        self.state = ServingState.begin(self.parts.clock)
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The addresses that clients connect to, with their ports."""
+        return self.state.endpoints
 
     async def run(
         self,
@@ -112,13 +116,15 @@ class Broker:
             if listeners is None:
                 listeners = self._listen()
             else:
-                self._addresses = Addresses((), self.config.headgate_metrics_listener)
+                self._addresses = Addresses((), self.config.headgate_http_listeners if self.config.wants_http else ())
+                self._addresses.bind()
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.services.scheduler.run)
+                self._serve_http(nursery)
                 self.parts.start()
                 await nursery.start(self.server.serve, listeners)
                 await self._announce()
-                await self._serve_metrics(nursery)
+                self.state.is_open = True
                 task_status.started()
                 await self.server.stopped.wait()
                 nursery.cancel_scope.cancel()
@@ -139,26 +145,27 @@ class Broker:
         for error in filter(None, errors):
             raise error
 
-    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
-        """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""
-        if self.config.headgate_metrics_listener is None:
+    def _serve_http(self, nursery: trio.Nursery) -> None:
+        """Serve HTTP where that is configured. Raises OSError if nothing can listen there."""
+        if not self._addresses.http:
             return
-        from headgate.gateway.network.metrics_listener import BACKLOG, MetricsListener, Security
-        from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
+        from headgate.gateway.app.http_resources import make_resources
+        from headgate.gateway.http.http_listener import BACKLOG, HttpListener, Security
 
-        self._addresses.bind()
-        listeners = [_listening(bound, BACKLOG) for bound in self._addresses.metrics]
-        host, port = listeners[0].socket.getsockname()[:2]
-        access = self.parts.metrics_access()
-        scheme = "http" if access is None else "https"
-        logger.info("metrics are served at %s://%s:%d/metrics", scheme, f"[{host}]" if ":" in host else host, port)
-        self.metrics_port = port
-        security = None if access is None else Security(access, self.services.clock)
-        served = MetricsListener(partial(exposition, self.services.metrics), CONTENT_TYPE_LATEST, security)
-        nursery.start_soon(served.serve, listeners)
+        opened: dict[bool, list[trio.SocketListener]] = {}
+        for address, bound in self._addresses.http:
+            listener = _listening(bound, BACKLOG)
+            opened.setdefault(address.has_tls, []).append(listener)
+            self.state.http_endpoints.append(str(address._replace(port=listener.socket.getsockname()[1])))
+        logger.info("metrics, health and JSON are served at %s", ", ".join(self.state.http_endpoints))
+        resources = make_resources(self.parts, self.state)
+        for has_tls, listeners in opened.items():
+            security = Security(self.parts.http_access(), self.services.clock) if has_tls else None
+            nursery.start_soon(HttpListener(resources, security).serve, listeners)
 
     async def stop(self) -> None:
         """Let other brokers lead, answer the requests in flight, then end `run`."""
+        self.state.is_stopping = True
         has_left = trio.Event()
         self.parts.leave(lambda _: has_left.set())
         await has_left.wait()

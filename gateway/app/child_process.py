@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import IO
 
 import headgate
-from headgate.gateway.app.ready_line import READY
+from headgate.gateway.app.ready_line import READY, http_endpoints_of
 
 # Isolated mode ignores the environment and the current directory, so the program gets the path of this package.
 _PROGRAM = (
@@ -33,6 +33,7 @@ class ChildProcess:
 
     def __init__(self) -> None:
         self.pid = 0
+        self.http_endpoints: Sequence[str] = ()
         self._process: subprocess.Popen[str] | None = None
         self._log_file: IO[bytes] | None = None
         self._past_log = ""
@@ -71,6 +72,7 @@ class ChildProcess:
         if not line.startswith(READY):
             code = process.wait(deadline_s)
             raise HeadgateError(f"the broker ended with code {code} before it was ready{self._shown_log()}")
+        self.http_endpoints = http_endpoints_of(line)
         return line.removeprefix(READY).split(" ", 1)[0].split(",")
 
     def stop(self, deadline_s: float) -> None:

@@ -22,8 +22,10 @@ from headgate.gateway.app.child_process import ChildProcess, HeadgateError
 if TYPE_CHECKING:
     from headgate.gateway.app.in_process import InProcess
 
-# Defaults for tests: a free port, and no wait for more members when a group begins.
-_DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
+# Literals, so that a program imports no configuration with this module.
+HTTP_SETTING, OLD_HTTP_SETTING = "headgate.http.listeners", "headgate.metrics.listener"
+# Defaults for tests: a free port, no wait for more members when a group begins, and no HTTP: many brokers run at once.
+_DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0", HTTP_SETTING: ""}
 # The local address of a broker that listens on all addresses: `[::]` is that of both families.
 _NEAR = {"0.0.0.0": "127.0.0.1", "[::]": "127.0.0.1"}  # noqa: S104
 
@@ -51,6 +53,8 @@ class Headgate:
         named = {name.replace("_", "."): value for name, value in options.items()}
         given = {name: _text(value) for name, value in {**(settings or {}), **named}.items()}
         self._overrides = _DEFAULTS | given
+        if OLD_HTTP_SETTING in given and HTTP_SETTING not in given:
+            del self._overrides[HTTP_SETTING]
         self._deadline_s = deadline_s
         self._keeps_data = directory is not None or "log.dirs" in given or "log.dir" in given
         self.directory = str(directory) if directory is not None else given.get("log.dirs", given.get("log.dir", ""))
@@ -117,6 +121,15 @@ class Headgate:
         address = self._endpoints[0].partition("://")[2]
         host, _, port = address.rpartition(":")
         return f"{_NEAR.get(host, host)}:{port}"
+
+    @property
+    def http(self) -> str:
+        """The address of metrics and health, as in http://127.0.0.1:40123. Raises HeadgateError if there is none."""
+        if not self._runner.http_endpoints:
+            raise HeadgateError(
+                'the broker serves no HTTP; start it with Headgate(headgate_http_listeners="http://127.0.0.1:0")'
+            )
+        return self._runner.http_endpoints[0]
 
     @property
     def pid(self) -> int:

@@ -53,6 +53,7 @@ class InProcess:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self.http_endpoints: Sequence[str] = ()
         self._thread: threading.Thread | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._clock = MovableClock()
@@ -97,6 +98,7 @@ class InProcess:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             self._token = trio.lowlevel.current_trio_token()
+            self.http_endpoints = list(broker.state.http_endpoints)
             ready.put(list(broker.endpoints))
             await self._stopping.wait()
             await broker.stop()

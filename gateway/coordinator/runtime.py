@@ -140,6 +140,13 @@ class CoordinatorRuntime(Generic[S]):
         """Whether all in-sync replicas have everything that the shards here have replayed."""
         return all(one.committed_shard is one.shard for one in self._coordinators.values())
 
+    @property
+    def loading_count(self) -> int:
+        """The partitions of this broker whose keys have to wait: their log is being opened, or replayed."""
+        opening, name = self._partitions.opening, self._topic.name
+        of_logs = sum((name, index) in opening for index in range(self._count))
+        return of_logs + sum(one.shard is None for one in self._coordinators.values())
+
     def shards(self) -> Iterator[S]:
         """The shards of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while a shard is being loaded."""
         for topic, index in self._partitions.opening:

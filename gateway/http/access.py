@@ -4,15 +4,15 @@ A client's certificate names the user, or HTTP's Basic authentication (RFC 7617)
 JAAS line `listener.name.http.plain.sasl.jaas.config`, or else of SCRAM.
 
 On the loopback interface every program of this machine may ask, a page in a browser may not. Such a page reaches the
-listener by a name that its owner resolves to 127.0.0.1. So the name that a request gives in `Host` has to be an address
-or a name of this machine.
+listener by a name that its owner resolves to 127.0.0.1. So `Host` has to be an address, or
+`localhost`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
@@ -83,8 +83,8 @@ def read_password(authorization: bytes) -> tuple[str, str] | None:
     return (user, password) if colon and user and password else None
 
 
-def is_of_this_machine(host: bytes | None, names: Collection[str]) -> bool:
-    """Whether the header `Host` gives an address, `localhost`, or one of `names`; no page of another site can."""
+def is_of_this_machine(host: bytes | None) -> bool:
+    """Whether the header `Host` gives an address or `localhost`; a page of another site has another name."""
     if host is None:  # a program: browsers send it
         return True
     text = host.decode("ascii", "replace").strip().lower()
@@ -92,7 +92,7 @@ def is_of_this_machine(host: bytes | None, names: Collection[str]) -> bool:
     try:
         ip_address(name)
     except ValueError:
-        return name == _LOCAL_NAME or name.endswith(f".{_LOCAL_NAME}") or name in names
+        return name == _LOCAL_NAME or name.endswith(f".{_LOCAL_NAME}")
     return True
 
 

@@ -47,14 +47,15 @@ LATE: Final = Refusal(
 _TOO_LONG: Final = Refusal(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request has at most {HEAD_BYTES} bytes"
 )
+_NOTHING: Final = Refusal(HTTPStatus.BAD_REQUEST, "the connection ended without a request")
 _TLS: Final = Refusal(
     HTTPStatus.BAD_REQUEST, "this listener speaks HTTP without TLS; write http:// in place of https://"
 )
 
+FAULT: Final = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the answer cannot be made; the broker's log has the reason")
 FOREIGN_HOST: Final = Refusal(
     HTTPStatus.MISDIRECTED_REQUEST,
-    "the header Host gives a name that is not of this machine; ask localhost, or an address, or list the name in"
-    " headgate.http.listeners",
+    "the header Host has to be localhost or an address, as pages of other sites have names; ask 127.0.0.1",
 )
 
 
@@ -72,8 +73,8 @@ class Exchange:
 
     def receive(self, data: bytes | bytearray) -> Request | Refusal | None:
         """Take bytes of the peer, or b"" at their end. None: the head has not ended yet."""
-        if data and not self._received_bytes and data[0] == _TLS_HANDSHAKE:
-            return _TLS
+        if not self._received_bytes and (not data or data[0] == _TLS_HANDSHAKE):
+            return _TLS if data else _NOTHING
         taken = data[: HEAD_BYTES - self._received_bytes]
         self._received_bytes += len(taken)
         try:
@@ -84,8 +85,6 @@ class Exchange:
             return _refusal_of(error)
         if isinstance(event, h11.Request):
             return _request(event)
-        if isinstance(event, h11.ConnectionClosed):
-            return Refusal(HTTPStatus.BAD_REQUEST, "the connection ended without a request")
         return _TOO_LONG if self._received_bytes >= HEAD_BYTES else None
 
     def head(self, status: int, headers: Sequence[tuple[str, str]], length: int | None) -> bytes:
@@ -112,6 +111,8 @@ class Exchange:
 
 
 def _request(event: h11.Request) -> Request | Refusal:
+    if not event.http_version.startswith(b"1."):
+        return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is served here, and no other version")
     method = event.method.decode("ascii")
     if method not in METHODS:
         return Refusal(
@@ -131,8 +132,7 @@ def _path(target: str) -> str | None:
         scheme, _, rest = target.partition("://")
         if scheme.lower() not in {"http", "https"}:
             return None
-        authority, slash, path = rest.partition("/")
-        target = slash + path if slash else "/"
+        target = "/" + rest.partition("/")[2]
     return target.partition("?")[0].partition("#")[0]
 
 

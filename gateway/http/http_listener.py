@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -59,13 +59,9 @@ class Security(NamedTuple):
 class HttpListener:
     """Answers each peer from the table of resources."""
 
-    def __init__(
-        self, resources: Resources, security: Security | None = None, host_names: Collection[str] = ()
-    ) -> None:
-        """`host_names`: more names of this machine, by which peers without TLS may ask."""
+    def __init__(self, resources: Resources, security: Security | None = None) -> None:
         self._resources = resources
         self._security = security
-        self._host_names = host_names
         self._log = None if security is None else LimitedLog(logger, security.clock)
         self._unknown = UnauthenticatedConnections()
         self._threads = trio.CapacityLimiter(1)
@@ -102,7 +98,7 @@ class HttpListener:
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass  # the peer disconnected
         except Exception:
-            logger.exception("cannot answer an HTTP request; only this connection is closed")
+            logger.exception("cannot serve an HTTP connection; only this one is closed")
         finally:
             self._peers.release_on_behalf_of(peer)
             await trio.aclose_forcefully(stream)
@@ -118,15 +114,13 @@ class HttpListener:
 
         with_peer = exchange.Exchange()
         request = await _receive(stream, with_peer)
-        if isinstance(request, exchange.Request) and not access.is_of_this_machine(
-            request.header(access.HOST), self._host_names
-        ):
+        if isinstance(request, exchange.Request) and not access.is_of_this_machine(request.header(access.HOST)):
             request = exchange.FOREIGN_HOST
         await self._answer(stream, with_peer, request)
         await stream.aclose()
 
     async def _answer(self, stream: trio.abc.Stream, exchange: Exchange, request: Request | Refusal) -> None:
-        from headgate.gateway.http.exchange import Refusal, not_found
+        from headgate.gateway.http.exchange import FAULT, Refusal, not_found
 
         if isinstance(request, Refusal):
             await stream.send_all(exchange.refusal(request, TEXT, f"{request.sentence}\n".encode()))
@@ -136,8 +130,16 @@ class HttpListener:
         if resource is None:
             await self._refuse(stream, exchange, request, not_found(request.path))
             return
-        await self._load(resource.modules)
-        await _send(stream, exchange, resource.answer(), is_head=request.method == "HEAD")
+        body = _Body(stream, exchange)
+        try:
+            await self._load(resource.modules)
+            await body.send(resource.answer(), is_head=request.method == "HEAD")
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise
+        except Exception:
+            logger.exception("cannot answer %s %s", request.method, request.path)
+            if not body.has_begun:
+                await self._refuse(stream, exchange, request, FAULT)
 
     async def _refuse(self, stream: trio.abc.Stream, exchange: Exchange, request: Request, refusal: Refusal) -> None:
         """Refuse a request that is one: tools get JSON for JSON."""
@@ -213,25 +215,38 @@ async def _receive(stream: trio.abc.Stream, exchange: Exchange) -> Request | Ref
     return LATE
 
 
-async def _send(stream: trio.abc.Stream, exchange: Exchange, answer: Answer, *, is_head: bool) -> None:
-    """Send an answer: a small one with its length, a large one while it is made."""
-    headers = [("Content-Type", answer.content_type)]
-    if is_head:
-        await stream.send_all(exchange.head(answer.status, headers, None))
-        return
-    parts: list[bytes] = []
-    size, begun = 0, False
-    for part in answer.body:
-        parts.append(part)
-        size += len(part)
-        await trio.lowlevel.checkpoint()
-        if size >= BLOCK_BYTES:
-            head = b"" if begun else exchange.head(answer.status, headers, None)
-            await stream.send_all(head + exchange.data(b"".join(parts)))
-            parts.clear()
-            size, begun = 0, True
-    head = b"" if begun else exchange.head(answer.status, headers, size)
-    await stream.send_all(head + exchange.data(b"".join(parts)) + exchange.end())
+class _Body:
+    """The way of an answer to a peer: a small one with its length, a large one while it is made."""
+
+    def __init__(self, stream: trio.abc.Stream, exchange: Exchange) -> None:
+        self.has_begun = False
+        self._stream = stream
+        self._exchange = exchange
+
+    async def send(self, answer: Answer, *, is_head: bool) -> None:
+        """Send an answer; its body is not made for HEAD."""
+        if is_head:
+            await self._stream.send_all(self._head(answer, None))
+            return
+        parts: list[bytes] = []
+        size = 0
+        for part in answer.body:
+            parts.append(part)
+            size += len(part)
+            await trio.lowlevel.checkpoint()
+            if size >= BLOCK_BYTES:
+                await self._stream.send_all(self._head(answer, None) + self._exchange.data(b"".join(parts)))
+                parts.clear()
+                size = 0
+        head = self._head(answer, size)
+        await self._stream.send_all(head + self._exchange.data(b"".join(parts)) + self._exchange.end())
+
+    def _head(self, answer: Answer, length: int | None) -> bytes:
+        """The head, before anything else of the answer."""
+        if self.has_begun:
+            return b""
+        self.has_begun = True
+        return self._exchange.head(answer.status, [("Content-Type", answer.content_type)], length)
 
 
 async def _linger(stream: trio.abc.Stream) -> None:

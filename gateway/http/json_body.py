@@ -14,7 +14,7 @@ ROWS_AT_ONCE: Final = 32
 
 def answer(value: Mapping[str, Any], status: int = OK) -> Answer:
     """The answer with a small object."""
-    return Answer(JSON, [_text(value), b"\n"], status)
+    return Answer(JSON, [_text(value) + b"\n"], status)
 
 
 def answer_with_rows(

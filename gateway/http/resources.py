@@ -33,7 +33,7 @@ class Resource(NamedTuple):
     answer: Callable[[], Answer]
     """Makes the answer to one request. It takes less than a millisecond; the slices of the body do the work."""
     modules: tuple[str, ...] = ()
-    """What `answer` imports when it is called. A thread imports it before the first call: clients are served meanwhile."""
+    """What `answer` imports when it is called: a thread imports it before the first call, while clients are served."""
 
 
 class Resources:

@@ -283,6 +283,11 @@ class LogLoader:
         logger.info("all %d partitions are open after %.1f s%s", progress.partitions, took_s, damaged)
         self._end()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all logs are open, or could not be opened."""
+        return self._is_done
+
     def when_done(self, resume: Callable[[], None]) -> None:
         """Call `resume()` once all logs are open; at once if they are."""
         if self._is_done:

@@ -17,6 +17,7 @@ class QuietSource:
     """All of `MetadataSource` but `open`."""
 
     broker_epoch = -1
+    is_registered = True
 
     def __init__(self, image: Image, base: Foundation) -> None:
         self.image = image

@@ -1,5 +1,6 @@
 """The whole broker over memory streams: what a client sees, without a port and without waiting."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import trio.testing
 
 from headgate.gateway.app.broker import FREEZE_PARTITIONS, Broker, freezing
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.http_addresses import HttpAddress
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.tests.builders import records
@@ -336,13 +338,12 @@ def test_a_connection_limit_changes_at_once_and_survives_a_restart(tmp_path: Pat
 
 
 @pytest.mark.sockets
-def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_http_is_served_where_it_is_asked_for(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker) -> None:
         await broker.connect().ask(MetadataRequest(None), 9)
-        port = broker.broker.metrics_port
-        assert port is not None
-        stream = await trio.open_tcp_stream("127.0.0.1", port)
-        await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        (endpoint,) = broker.broker.state.http_endpoints
+        stream = await trio.open_tcp_stream("127.0.0.1", int(endpoint.rpartition(":")[2]))
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         text = b""
         while data := await stream.receive_some():
             text += data
@@ -356,17 +357,72 @@ def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path) -> None:
             assert b"\n" + line in text
         await stream.aclose()
 
-    run_broker(tmp_path, scenario, headgate_metrics_listener="0")
+    run_broker(tmp_path, scenario, headgate_http_listeners="http://127.0.0.1:0")
+
+
+@pytest.mark.sockets
+def test_a_refused_request_of_a_large_body_is_told_why(tmp_path: Path) -> None:
+    async def scenario(broker: MemoryBroker) -> None:
+        (endpoint,) = broker.broker.state.http_endpoints
+        for _ in range(20):
+            stream = await trio.open_tcp_stream("127.0.0.1", int(endpoint.rpartition(":")[2]))
+            await stream.send_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000)
+            text = b""
+            while data := await stream.receive_some():
+                text += data
+            assert text.endswith(b"POST is not served here, GET and HEAD are\n"), "the system has reset the connection"
+            await stream.aclose()
+
+    run_broker(tmp_path, scenario, headgate_http_listeners="http://127.0.0.1:0")
+
+
+@pytest.mark.sockets
+def test_a_broker_starts_though_the_usual_http_address_is_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two brokers on one machine, both without a setting: whichever starts second has none."""
+    config = BrokerConfig.load("", {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = HttpAddress("http", "127.0.0.1", taken.getsockname()[1])
+        monkeypatch.setattr(config, "headgate_http_listeners", (address,))
+
+        async def main() -> None:
+            broker = Broker(config)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(broker.run)
+                assert broker.state.http_endpoints == []
+                client = WireClient(await trio.open_tcp_stream("127.0.0.1", int(broker.endpoints[0].split(":")[-1])))
+                assert (await client.ask(MetadataRequest([]), 1)).brokers
+                await client.stream.aclose()
+                await broker.stop()
+
+        trio.run(main)
+    assert f"cannot serve HTTP at {address} (Address already in use)" in caplog.text
+
+
+START = """
+import sys, trio
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.config import BrokerConfig
+
+async def main():
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "headgate.http.listeners": "http://127.0.0.1:0"}
+    broker = Broker(BrokerConfig.load("", {**settings, "log.dirs": sys.argv[1]}))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        assert broker.state.http_endpoints
+        await broker.stop()
+
+trio.run(main)
+loaded = {"h11", "prometheus_client", "headgate.gateway.http.health", "headgate.gateway.http.access"} & set(sys.modules)
+assert not loaded, loaded
+"""
 
 
 @pytest.mark.sockets
 @pytest.mark.slow
-def test_without_a_listener_of_metrics_the_library_is_not_loaded(tmp_path: Path) -> None:
-    program = (
-        "import sys; import headgate.gateway.app.broker; from headgate.gateway.api import handler_registration as h; "
-        "h.load(); sys.exit('prometheus_client' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+def test_a_start_loads_nothing_that_only_a_peer_of_http_needs(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", START, str(tmp_path)], check=False).returncode == 0
 
 
 @pytest.mark.sockets
@@ -377,9 +433,9 @@ def test_clients_of_both_families_at_one_listener(tmp_path: Path, caplog: pytest
     key_store.write_text(Authority().issue("broker").pem())
     overrides = {
         "listeners": "PLAINTEXT://[::]:0",
-        "headgate.metrics.listener": "[::]:0",
-        "listener.name.metrics.ssl.keystore.type": "PEM",
-        "listener.name.metrics.ssl.keystore.location": str(key_store),
+        "headgate.http.listeners": "https://[::]:0",
+        "listener.name.http.ssl.keystore.type": "PEM",
+        "listener.name.http.ssl.keystore.location": str(key_store),
         "log.dirs": str(tmp_path / "log"),
         "max.connections.per.ip": "1",
     }
@@ -400,8 +456,9 @@ def test_clients_of_both_families_at_one_listener(tmp_path: Path, caplog: pytest
                 clients.append(await connect(broker, host))
                 with pytest.raises((EOFError, trio.BrokenResourceError)):
                     await clients[-1].ask(MetadataRequest([]), 1)
-                assert broker.metrics_port is not None
-                await (await trio.open_tcp_stream(host, broker.metrics_port)).aclose()
+                (endpoint,) = broker.state.http_endpoints
+                assert endpoint.startswith("https://[::]:")
+                await (await trio.open_tcp_stream(host, int(endpoint.rpartition(":")[2]))).aclose()
             for client in clients:
                 await client.stream.aclose()
             await broker.stop()

@@ -15,6 +15,7 @@ import pytest
 import headgate
 from headgate.gateway.app import cli, composition
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.network.addresses import AddressError
 from headgate.gateway.zookeeper import metadata_command
 from headgate.storage.errors import DirectoryLocked, StorageError
 
@@ -174,6 +175,10 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
             "cannot listen on 127.0.0.1:9092: this machine has no such",
         ),
         (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on 127.0.0.1:9092: this user may not,"),
+        (
+            AddressError(OSError(errno.EADDRINUSE, "in use"), "http://127.0.0.1:9644", "headgate.http.listeners"),
+            "cannot listen on http://127.0.0.1:9644: another process does already; stop it, or set other headgate.http.listeners",
+        ),
         (
             socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
             "cannot listen on 127.0.0.1:9092: Name or service not known; set other listeners",

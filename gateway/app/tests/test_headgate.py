@@ -2,6 +2,7 @@
 
 import json
 import os
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def test_topics_from_the_command_line(shared: Headgate, capsys: pytest.CaptureFi
     assert cli.main(["topics", "delete", "by.hand", *where]) == 1
     capsys.readouterr()
     assert "by.hand" not in topics_of(shared, capsys)
+
+
+def test_there_is_no_http_unless_it_is_asked_for(shared: Headgate) -> None:
+    with pytest.raises(HeadgateError, match=r'Headgate\(headgate_http_listeners="http://127\.0\.0\.1:0"\)'):
+        _ = shared.http
+    with (
+        Headgate(headgate_http_listeners="http://127.0.0.1:0") as broker,
+        urllib.request.urlopen(f"{broker.http}/readyz", timeout=60) as answer,
+    ):
+        assert json.load(answer)["status"] == "ready"
+    with Headgate({"headgate.metrics.listener": "0"}) as broker:
+        assert broker.http.startswith("http://127.0.0.1:")
 
 
 def test_its_clock_is_its_own(shared: Headgate) -> None:

@@ -35,6 +35,7 @@ from headgate.storage.files import Files, Lock
 
 pytestmark = pytest.mark.slow
 
+HTTP: Final = "headgate.http.listeners"
 CLUSTER: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 LOG: Final = "00000000000000000000.log"
 DERIVED: Final = (".index", ".timeindex")
@@ -51,7 +52,7 @@ class Host:
         self.pump = MovingPump(self.clock)
         self.has_sockets = False
         self.lock: Lock | None = None  # held by another process
-        self.settings = {"log.dirs": f"{path}/a", "listeners": "PLAINTEXT://127.0.0.1:0"}
+        self.settings = {"log.dirs": f"{path}/a", "listeners": "PLAINTEXT://127.0.0.1:0", HTTP: ""}
 
     def set(self, **settings: str) -> None:
         self.settings |= {name.replace("_", "."): value for name, value in settings.items()}
@@ -290,11 +291,11 @@ def test_a_refused_start_writes_nothing(refusal: Refusal, tmp_path: Path) -> Non
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("name", ["listeners", "headgate.metrics.listener"])
+@pytest.mark.parametrize("name, scheme", [("listeners", "PLAINTEXT"), (HTTP, "http")])
 @pytest.mark.parametrize("is_adopting", [False, True])
 @pytest.mark.parametrize("connect", [None, "model:2181/new"])
 def test_an_address_in_use_refuses_before_any_write(
-    name: str, connect: str | None, tmp_path: Path, *, is_adopting: bool
+    name: str, scheme: str, connect: str | None, tmp_path: Path, *, is_adopting: bool
 ) -> None:
     host = Host(tmp_path)
     host.has_sockets = True
@@ -305,11 +306,11 @@ def test_an_address_in_use_refuses_before_any_write(
         host.write_log("a/t-0")
     before = host.state()
     with taken_port() as port:
-        host.settings[name] = f"PLAINTEXT://127.0.0.1:{port}" if name == "listeners" else f"127.0.0.1:{port}"
+        host.settings[name] = f"{scheme}://127.0.0.1:{port}"
         with pytest.raises(OSError, match="in use"):
             host.adopt() if is_adopting else host.start()
     assert host.state() == before
-    host.settings[name] = "PLAINTEXT://127.0.0.1:0" if name == "listeners" else "127.0.0.1:0"
+    host.settings[name] = f"{scheme}://127.0.0.1:0"
     if not is_adopting:
         host.start()
 

@@ -14,7 +14,7 @@ from headgate.gateway.config.definition import Effect
 READ_HERE = {
     *broker_table.OF_LISTENERS, "sasl.mechanism.inter.broker.protocol",
     "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name",
-    "security.inter.broker.protocol", "log.dir", "log.dirs", "broker.id",
+    "security.inter.broker.protocol", "log.dir", "log.dirs", "broker.id", "headgate.metrics.listener",
 }  # fmt: skip
 
 

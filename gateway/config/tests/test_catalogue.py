@@ -64,6 +64,7 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "advertised.listeners",
         "listener.security.protocol.map",
         "headgate.offsets.store",
+        "headgate.http.listeners",
         "headgate.metrics.listener",
         "node.id",
         "super.users",

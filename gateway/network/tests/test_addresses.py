@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.config.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener
-from headgate.gateway.network.addresses import Addresses, bind
+from headgate.gateway.network.addresses import AddressError, Addresses, bind
 
 pytestmark = pytest.mark.sockets
 
@@ -108,15 +109,34 @@ def test_a_bound_address_refuses_clients_until_it_listens() -> None:
     assert bound.fileno() == -1
 
 
-@pytest.mark.parametrize("is_metrics", [False, True])
-def test_nothing_stays_bound_where_one_address_is_in_use(*, is_metrics: bool) -> None:
+@pytest.mark.parametrize("is_http", [False, True])
+def test_nothing_stays_bound_where_one_address_is_in_use(*, is_http: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         used = ("127.0.0.1", taken.getsockname()[1])
-        first = Listener("A", "127.0.0.1", 0)
-        addresses = Addresses([first], used) if is_metrics else Addresses([first, Listener("B", *used)])
-        with pytest.raises(OSError, match="in use"):
+        first, http = Listener("A", "127.0.0.1", 0), HttpAddress("http", *used)
+        addresses = Addresses([first], [http]) if is_http else Addresses([first, Listener("B", *used)])
+        with pytest.raises(AddressError, match="in use") as refused:
             addresses.bind()
+    assert (refused.value.errno, refused.value.setting) == (
+        errno.EADDRINUSE,
+        "headgate.http.listeners" if is_http else "listeners",
+    )
+    assert refused.value.address == (str(http) if is_http else f"127.0.0.1:{used[1]}")
     assert not addresses.sockets
+    assert not addresses.http
+
+
+def test_an_http_address_that_nobody_asked_for_may_be_in_use(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        http = HttpAddress("http", "127.0.0.1", taken.getsockname()[1])
+        addresses = Addresses([Listener("A", "127.0.0.1", 0)], [http], needs_http=False)
+        addresses.bind()
+    assert len(addresses.sockets) == 1
+    assert not addresses.http
+    (line,) = caplog.messages
+    assert line.startswith(f"cannot serve HTTP at {http} (Address already in use)")
+    assert line.endswith("set headgate.http.listeners to another address, or to nothing")
+    addresses.close()
 
 
 def test_a_name_that_cannot_be_one_is_an_error_of_the_system() -> None:

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headgate.gateway.network import connection, logins, metrics_access
+from headgate.gateway.http import access, exchange
+from headgate.gateway.network import connection, logins
 from headgate.gateway.network.admission import proxy_header
 from headgate.gateway.security.sasl import bearer_tokens, jwks, oauthbearer, plain, scram, server_exchange
 from headgate.gateway.security.tls import distinguished_name
@@ -21,7 +22,7 @@ from headgate.gateway.tests.hostile.subjects import MOST_BYTES, SUBJECTS
 from headgate.protocol.tests.hostile.fuzzing import Fuzzer, command_line, instrument_functions
 
 INSTRUMENTED: Final = (
-    *(connection, logins, metrics_access, proxy_header, distinguished_name),
+    *(connection, logins, access, exchange, proxy_header, distinguished_name),
     *(bearer_tokens, jwks, oauthbearer, plain, scram, server_exchange),
 )
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from headgate.gateway.http.access import is_of_this_machine, read_password
+from headgate.gateway.http.exchange import Exchange, Refusal, Request
 from headgate.gateway.network.admission.proxy_header import SIGNATURE, MalformedProxyHeader, ProxyHeaderReader
-from headgate.gateway.network.metrics_access import read_password
 from headgate.gateway.network.tests.test_connection import feed
 from headgate.gateway.network.tests.test_logins import Broker, choose, name_alice, name_wrongly, recorded
 from headgate.gateway.security.sasl import jwks
@@ -91,8 +92,25 @@ def read_name(data: bytes) -> None:
         distinguished_name.subject_of(data)
 
 
-def read_head(data: bytes) -> None:
-    read_password(data)
+def exchange(data: bytes) -> None:
+    """An HTTP request in portions of the size that the first byte says: as in one."""
+    step, rest = 1 + (*data[:1], 0)[0], data[1:]
+    result = _receive(rest, step)
+    whole = _receive(rest, 1 << 16)
+    assert result == whole or (isinstance(result, Refusal) and isinstance(whole, Refusal)), (result, whole)
+    assert result is not None
+    if isinstance(result, Request):
+        read_password(result.header(b"authorization") or b"")
+        is_of_this_machine(result.header(b"host"))
+
+
+def _receive(data: bytes, step: int) -> Request | Refusal | None:
+    http = Exchange()
+    for start in range(0, len(data), step):
+        result = http.receive(data[start : start + step])
+        if result is not None:
+            return result
+    return http.receive(b"")
 
 
 _KEYS: Final = Keys(jwk("RS256", kid="one"), jwk("ES256", kid="two"))
@@ -120,5 +138,8 @@ SUBJECTS: Final[dict[str, Subject]] = {
     "bearer token": Subject(validate, [*(text.encode() for text in _SIGNED), unsigned({"sub": "a"}).encode()]),
     "key set": Subject(read_keys, [b'{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"one"}]}']),
     "certificate": Subject(read_name, [Authority().issue("client").der]),
-    "metrics request": Subject(read_head, [b"GET / HTTP/1.1\r\nAuthorization: Basic " + base64.b64encode(b"a:b")]),
+    "HTTP request": Subject(
+        exchange,
+        [b"\7GET / HTTP/1.1\r\nHost: [::1]:1\r\nAuthorization: Basic " + base64.b64encode(b"a:b") + b"\r\n\r\n"],
+    ),
 }

@@ -1,0 +1,136 @@
+"""What a broker serves over HTTP: its resources, made of its parts.
+
+A part that has something to tell adds its path in `make_resources`.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate import __version__
+from headgate.gateway.http.resources import Answer, Resource, Resources
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from headgate.gateway.app.composition import BrokerParts
+    from headgate.gateway.app.serving_state import ServingState
+    from headgate.gateway.http.health import Condition, Loading
+
+_HEALTH: Final = ("headgate.gateway.http.health", "headgate.gateway.http.json_body")
+_JSON: Final = ("headgate.gateway.http.json_body",)
+_EXPOSITION: Final = ("headgate.gateway.runtime.exposition",)
+
+
+def make_resources(parts: BrokerParts, state: ServingState) -> Resources:
+    """The resources of one broker."""
+    resources = Resources()
+    resources.add("/metrics", Resource("metrics for Prometheus", partial(_metrics, parts), _EXPOSITION))
+    for path, summary, conditions in (
+        ("/livez", "whether the broker's loop turns", _alive),
+        ("/startupz", "whether the broker has started", _started),
+        ("/readyz", "whether the broker serves all that it has, and what it waits for", _ready),
+    ):
+        resources.add(path, Resource(summary, partial(_health, partial(conditions, parts, state)), _HEALTH))
+    describe = partial(describe_broker, parts, state)
+    resources.add("/v1/broker.json", Resource("this broker: versions, ids, addresses", partial(_json, describe), _JSON))
+    return resources
+
+
+def _metrics(parts: BrokerParts) -> Answer:
+    from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
+
+    return Answer(CONTENT_TYPE_LATEST, exposition(parts.metrics))
+
+
+def _json(describe: Callable[[], dict[str, Any]]) -> Answer:
+    from headgate.gateway.http import json_body
+
+    return json_body.answer(describe())
+
+
+def describe_broker(parts: BrokerParts, state: ServingState) -> dict[str, Any]:
+    """The object of `/v1/broker.json`."""
+    image, config = parts.metadata.image, parts.config
+    return {
+        "versions": {"headgate": __version__, "python": platform.python_version()},
+        "node_id": config.node_id,
+        "cluster_id": image.cluster_id,
+        "controller_id": image.controller_id if image.controller_id >= 0 else None,
+        "zookeeper_connect": config.zookeeper_connect,
+        "started_ms": state.started_ms,
+        "uptime_ms": round(parts.clock.monotonic_ms() - state.started_monotonic_ms),
+        "endpoints": list(state.endpoints),
+        "advertised_endpoints": [f"{name}://{host}:{port}" for name, host, port in config.advertised_listeners],
+        "http_endpoints": list(state.http_endpoints),
+        "log_directories": list(config.log_directories),
+    }
+
+
+# Health
+
+
+def _health(conditions: Callable[[], Sequence[Condition]]) -> Answer:
+    from headgate.gateway.http import health, json_body
+
+    status, value = health.report(conditions())
+    return json_body.answer(value, status)
+
+
+def _alive(_parts: BrokerParts, _state: ServingState) -> Sequence[Condition]:
+    from headgate.gateway.http import health
+
+    return (health.LOOP,)
+
+
+def _started(parts: BrokerParts, state: ServingState) -> Sequence[Condition]:
+    """Each of them stays met."""
+    from headgate.gateway.http import health
+
+    return health.listeners(is_open=state.is_open), health.logs(_loading(parts))
+
+
+def _ready(parts: BrokerParts, state: ServingState) -> Sequence[Condition]:
+    from headgate.gateway.http import health
+
+    image, config = parts.metadata.image, parts.config
+    loading = {CONSUMER_OFFSETS: parts.groups.loading_count, TRANSACTION_STATE: parts.transactions.loading_count}
+    directories = parts.partitions.directories.values()
+    disks = [
+        health.Disk(one.path, None if one.offline_error is None else one.offline_error.message, one.is_hung)
+        for one in directories
+    ]
+    refused = [health.Disk(path, str(error), is_hung=False) for path, error in parts.log_manager.refused.items()]
+    conditions = [
+        health.listeners(is_open=state.is_open, is_stopping=state.is_stopping),
+        health.logs(_loading(parts)),
+        health.coordinators(loading),
+        health.disks([*disks, *refused]),
+    ]
+    if config.zookeeper_connect is not None:
+        conditions += [
+            health.registration(
+                is_registered=parts.source.is_registered,
+                connect=config.zookeeper_connect,
+                is_in_doubt=parts.stall_watch.is_in_doubt,
+            ),
+            health.controller(is_known=image.controller_id in image.brokers, knows_topics=parts.metadata.knows_topics),
+        ]
+    return conditions
+
+
+def _loading(parts: BrokerParts) -> Loading:
+    from headgate.gateway.http import health
+
+    progress, is_done = parts.log_loader.progress, parts.log_loader.is_done
+    seconds_left = progress.seconds_left(parts.clock.monotonic_ms())
+    return health.Loading(
+        is_done=is_done,
+        partitions_done=progress.opened,
+        partitions_total=progress.partitions,
+        bytes_done=progress.bytes_scanned,
+        bytes_total=progress.bytes,
+        seconds_left=round(seconds_left, 1) if is_done or seconds_left else None,
+    )
