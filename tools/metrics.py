@@ -1,6 +1,6 @@
 """`headgate metrics`: read the metrics of a broker once, and print them as they are.
 
-The broker serves them where `headgate.metrics.listener` says. Exit codes: 0 done, 1 it failed, 2 called wrongly.
+The broker serves them where `headgate.http.listeners` says. Exit codes: 0 done, 1 it failed, 2 called wrongly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.tools.client.security_option import add_security_option
 from headgate.tools.output import printable, seconds
 
 FAILED, MISUSED = 1, 2
-DEFAULT_LISTENER = "127.0.0.1:9404"
+DEFAULT_LISTENER = "127.0.0.1:9644"
 MAX_BYTES = 64 << 20
 """A larger answer is none of a broker."""
 _REFUSALS: Final = {
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run `headgate metrics <arguments>`; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        host, port = parse_addresses(options.listener)[0]
+        host, port = parse_addresses(_address(options.listener))[0]
     except ClientError as error:
         print(f"headgate metrics: --listener: {printable(str(error))}", file=sys.stderr)
         return MISUSED
@@ -53,14 +53,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headgate metrics",
         description="Read the metrics of a broker once, in the text format of Prometheus."
-        " The broker serves them where its setting headgate.metrics.listener says.",
+        " The broker serves them where its setting headgate.http.listeners says.",
     )
     parser.add_argument(
-        "--listener", default=DEFAULT_LISTENER, metavar="host:port", help=f"default: {DEFAULT_LISTENER}"
+        "--listener",
+        default=DEFAULT_LISTENER,
+        metavar="host:port",
+        help=f"the address, as in the setting or without http://; default: {DEFAULT_LISTENER}",
     )
     add_security_option(parser, of="a listener beyond the loopback interface")
     parser.add_argument("--timeout", type=seconds, default=10.0, metavar="seconds", help="default: 10")
     return parser
+
+
+def _address(listener: str) -> str:
+    """`host:port` of an address as in the setting, or of one without a scheme. TLS is what `--command-config` says."""
+    return listener.partition("://")[2].partition("/")[0] if "://" in listener else listener
 
 
 def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> str:
@@ -76,10 +84,10 @@ def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAI
     finally:
         connection.close()
     if response.status != http.HTTPStatus.OK:
-        reason = _REFUSALS.get(response.status, "is it the listener of metrics?")
+        reason = _REFUSALS.get(response.status, "is it an HTTP listener of Headgate?")
         raise ReadError(f"{address} answers {response.status} {response.reason}; {reason}")
     if len(body) > MAX_BYTES:
-        raise ReadError(f"{address} answers more than {MAX_BYTES >> 20} MiB; is it the listener of metrics?")
+        raise ReadError(f"{address} answers more than {MAX_BYTES >> 20} MiB; is it an HTTP listener of Headgate?")
     return body.decode("utf-8", "replace")
 
 
@@ -97,7 +105,7 @@ def _headers(security: ClientSecurity) -> dict[str, str]:
     if not security.has_login:
         return {}
     if security.password is None or not security.has_tls:
-        raise ReadError("the listener of metrics takes a user and a password, of PLAIN or SCRAM, over SASL_SSL alone")
+        raise ReadError("the HTTP listener takes a user and a password, of PLAIN or SCRAM, over SASL_SSL alone")
     user, password = security.password
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password.text}'.encode()).decode()}"}
 
@@ -114,5 +122,5 @@ def _explain(error: Exception, address: str, security: ClientSecurity) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return (
         f"no metrics at {address} ({reason}); start the broker with --override"
-        f" headgate.metrics.listener={address}, or name another place: --listener host:port"
+        f" headgate.http.listeners=http://{address}, or name another place: --listener host:port"
     )

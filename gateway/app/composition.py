@@ -22,7 +22,7 @@ from headgate.gateway.app.authorization import make_authorizer, open_audit
 from headgate.gateway.app.link_login import link_login
 from headgate.gateway.app.metadata_sources import Foundation, MetadataSource, choose_source
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.http_addresses import HTTP
+from headgate.gateway.config.http.http_addresses import HTTP
 from headgate.gateway.config.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator

@@ -1,6 +1,6 @@
 """What a broker serves over HTTP: its resources, made of its parts.
 
-A part that has something to tell adds its path in `make_resources`.
+A part that has something to serve gets its path in `make_resources`.
 """
 
 from __future__ import annotations
@@ -11,41 +11,43 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate import __version__
-from headgate.gateway.http.resources import Answer, Resource, Resources
+from headgate.gateway.http.resources import HttpAnswer, HttpResource, HttpResources
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from headgate.gateway.app.composition import BrokerParts
     from headgate.gateway.app.serving_state import ServingState
-    from headgate.gateway.http.health import Condition, Loading
+    from headgate.gateway.http.health import HealthCondition, Loading
 
 _HEALTH: Final = ("headgate.gateway.http.health", "headgate.gateway.http.json_body")
 _JSON: Final = ("headgate.gateway.http.json_body",)
 _EXPOSITION: Final = ("headgate.gateway.runtime.exposition",)
 
 
-def make_resources(parts: BrokerParts, state: ServingState) -> Resources:
+def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
     """The resources of one broker."""
-    resources = Resources()
-    resources.add("/metrics", Resource("metrics for Prometheus", partial(_metrics, parts), _EXPOSITION))
+    resources = HttpResources()
+    resources.add("/metrics", HttpResource("metrics for Prometheus", partial(_metrics, parts), _EXPOSITION))
     for path, summary, conditions in (
         ("/livez", "whether the broker's loop turns", _alive),
         ("/startupz", "whether the broker has started", _started),
         ("/readyz", "whether the broker serves all that it has, and what it waits for", _ready),
     ):
-        resources.add(path, Resource(summary, partial(_health, partial(conditions, parts, state)), _HEALTH))
+        resources.add(path, HttpResource(summary, partial(_health, partial(conditions, parts, state)), _HEALTH))
     describe = partial(describe_broker, parts, state)
-    resources.add("/v1/broker.json", Resource("this broker: versions, ids, addresses", partial(_json, describe), _JSON))
+    resources.add(
+        "/v1/broker.json", HttpResource("this broker: versions, ids, addresses", partial(_json, describe), _JSON)
+    )
     return resources
 
 
-def _metrics(parts: BrokerParts) -> Answer:
+def _metrics(parts: BrokerParts) -> HttpAnswer:
     from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
 
-    return Answer(CONTENT_TYPE_LATEST, exposition(parts.metrics))
+    return HttpAnswer(CONTENT_TYPE_LATEST, exposition(parts.metrics))
 
 
-def _json(describe: Callable[[], dict[str, Any]]) -> Answer:
+def _json(describe: Callable[[], dict[str, Any]]) -> HttpAnswer:
     from headgate.gateway.http import json_body
 
     return json_body.answer(describe())
@@ -72,27 +74,27 @@ def describe_broker(parts: BrokerParts, state: ServingState) -> dict[str, Any]:
 # Health
 
 
-def _health(conditions: Callable[[], Sequence[Condition]]) -> Answer:
+def _health(conditions: Callable[[], Sequence[HealthCondition]]) -> HttpAnswer:
     from headgate.gateway.http import health, json_body
 
     status, value = health.report(conditions())
     return json_body.answer(value, status)
 
 
-def _alive(_parts: BrokerParts, _state: ServingState) -> Sequence[Condition]:
+def _alive(_parts: BrokerParts, _state: ServingState) -> Sequence[HealthCondition]:
     from headgate.gateway.http import health
 
     return (health.LOOP,)
 
 
-def _started(parts: BrokerParts, state: ServingState) -> Sequence[Condition]:
+def _started(parts: BrokerParts, state: ServingState) -> Sequence[HealthCondition]:
     """Each of them stays met."""
     from headgate.gateway.http import health
 
     return health.listeners(is_open=state.is_open), health.logs(_loading(parts))
 
 
-def _ready(parts: BrokerParts, state: ServingState) -> Sequence[Condition]:
+def _ready(parts: BrokerParts, state: ServingState) -> Sequence[HealthCondition]:
     from headgate.gateway.http import health
 
     image, config = parts.metadata.image, parts.config

@@ -6,16 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.config import (
-    broker_table,
-    catalogue,
-    http_addresses,
-    http_settings,
-    listeners,
-    offset_store,
-    topic_config,
-)
+from headgate.gateway.config import broker_table, catalogue, listeners, offset_store, topic_config
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
+from headgate.gateway.config.http import http_addresses, http_settings
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
 from headgate.gateway.config.providers.sources import ProcessSources
@@ -150,7 +143,7 @@ class BrokerConfig(broker_table.Settings):
 
     @property
     def wants_http(self) -> bool:
-        """Whether the HTTP listeners are those that somebody has asked for: the start needs them then."""
+        """Whether the HTTP listeners were given, so that the start needs their addresses."""
         return http_addresses.SETTING in self._given or http_addresses.OLD_SETTING in self._given
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from headgate.gateway.config.addresses import parse_limits, parse_networks
 from headgate.gateway.config.definition import TextForm, Type, split_list
-from headgate.gateway.config.http_addresses import HttpAddress
+from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
 from headgate.protocol.security.secret import Secret

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.config.http_addresses import HTTP
+from headgate.gateway.config.http.http_addresses import HTTP
 from headgate.gateway.security.sasl.plain import JaasUsers, PasswordStore, ScramPasswords
 from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
 from headgate.protocol.acls import CLUSTER_NAME, AclOperation, AclResource

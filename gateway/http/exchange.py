@@ -64,7 +64,7 @@ def not_found(path: str) -> Refusal:
     return Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:100]}; the list of what is served is at /")
 
 
-class Exchange:
+class HttpExchange:
     """The exchange with one peer. `receive` until it returns something, then the answer: `head`, `data`, `end`."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Exchange:
         return _TOO_LONG if self._received_bytes >= HEAD_BYTES else None
 
     def head(self, status: int, headers: Sequence[tuple[str, str]], length: int | None) -> bytes:
-        """The head of the answer; without a length, the end of the body is told by its framing."""
+        """The head of the answer; without a length, the framing has the end of the body."""
         framing = [("Transfer-Encoding", "chunked")] if length is None else [("Content-Length", str(length))]
         reason = HTTPStatus(status).phrase.encode()
         return self._send(h11.Response(status_code=status, reason=reason, headers=[*headers, *framing, *_PRODUCT]))

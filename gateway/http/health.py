@@ -19,7 +19,7 @@ WAITING: Final = "waiting"
 _NONE: Final[Mapping[str, float | None]] = MappingProxyType({})
 
 
-class Condition(NamedTuple):
+class HealthCondition(NamedTuple):
     """One condition. `waits_for` is empty if it is met; `progress` has numbers, each with its unit in its name."""
 
     name: str
@@ -37,7 +37,7 @@ class Loading(NamedTuple):
     bytes_done: int
     bytes_total: int
     seconds_left: float | None
-    """None if nobody knows yet."""
+    """None while it is unknown."""
 
 
 class Disk(NamedTuple):
@@ -48,49 +48,49 @@ class Disk(NamedTuple):
     is_hung: bool
 
 
-LOOP: Final = Condition("loop", is_met=True)
+LOOP: Final = HealthCondition("loop", is_met=True)
 
 
-def listeners(*, is_open: bool, is_stopping: bool = False) -> Condition:
+def listeners(*, is_open: bool, is_stopping: bool = False) -> HealthCondition:
     """Clients can connect, and the broker does not stop."""
     waits_for = "nothing: this broker is stopping" if is_stopping else "" if is_open else "the start of this broker"
-    return Condition("listeners", not waits_for, waits_for)
+    return HealthCondition("listeners", not waits_for, waits_for)
 
 
-def logs(loading: Loading) -> Condition:
+def logs(loading: Loading) -> HealthCondition:
     """All logs are open, or are known to be damaged."""
     progress: dict[str, float | None] = dict(loading._asdict())
     del progress["is_done"]
     left = loading.partitions_total - loading.partitions_done
     waits_for = "" if loading.is_done else f"the opening of {left} of {loading.partitions_total} partitions"
-    return Condition("logs", loading.is_done, waits_for, progress)
+    return HealthCondition("logs", loading.is_done, waits_for, progress)
 
 
-def coordinators(loading: Mapping[str, int]) -> Condition:
+def coordinators(loading: Mapping[str, int]) -> HealthCondition:
     """The coordinators of groups and of transactions are loaded. `loading`: partitions by the name of their topic."""
     waits_for = " and ".join(f"{count} partitions of {topic} to load" for topic, count in loading.items() if count)
-    return Condition("coordinators", not waits_for, waits_for)
+    return HealthCondition("coordinators", not waits_for, waits_for)
 
 
-def registration(*, is_registered: bool, connect: str, is_in_doubt: bool = False) -> Condition:
+def registration(*, is_registered: bool, connect: str, is_in_doubt: bool = False) -> HealthCondition:
     """In a cluster, ZooKeeper at `connect` has this broker, whose loop has not stood still."""
     waits_for = ""
     if not is_registered:
         waits_for = f"the registration in ZooKeeper at {connect}"
     elif is_in_doubt:
         waits_for = f"ZooKeeper at {connect} to confirm the session, as this process stood still"
-    return Condition("registration", not waits_for, waits_for)
+    return HealthCondition("registration", not waits_for, waits_for)
 
 
-def controller(*, is_known: bool, knows_topics: bool) -> Condition:
+def controller(*, is_known: bool, knows_topics: bool) -> HealthCondition:
     """In a cluster, a broker is the controller, and has sent the topics."""
     waits_for = "" if knows_topics else "the controller to send the topics"
-    return Condition(
+    return HealthCondition(
         "controller", is_known and knows_topics, waits_for if is_known else "a broker to be the controller"
     )
 
 
-def disks(directories: Iterable[Disk]) -> Condition:
+def disks(directories: Iterable[Disk]) -> HealthCondition:
     """All log directories take files."""
     reasons = []
     for path, offline_reason, is_hung in directories:
@@ -98,10 +98,10 @@ def disks(directories: Iterable[Disk]) -> Condition:
             reasons.append(f"{path}, which is offline: {offline_reason}")
         elif is_hung:
             reasons.append(f"{path}, whose disk does not respond")
-    return Condition("disks", not reasons, "; ".join(reasons))
+    return HealthCondition("disks", not reasons, "; ".join(reasons))
 
 
-def report(conditions: Sequence[Condition]) -> tuple[HTTPStatus, Mapping[str, Any]]:
+def report(conditions: Sequence[HealthCondition]) -> tuple[HTTPStatus, Mapping[str, Any]]:
     """The status and the object of an answer."""
     is_ready = all(condition.is_met for condition in conditions)
     rows = [

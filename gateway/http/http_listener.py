@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
-from headgate.gateway.config.http_addresses import HTTP
-from headgate.gateway.http.resources import JSON, TEXT, Answer, Resources
+from headgate.gateway.config.http.http_addresses import HTTP
+from headgate.gateway.http.resources import JSON, TEXT, HttpAnswer, HttpResources
 from headgate.gateway.network.admission.unauthenticated import UnauthenticatedConnections
 from headgate.gateway.network.server import client_of, socket_of
 from headgate.gateway.runtime.log_output import LimitedLog
@@ -29,7 +29,7 @@ from headgate.gateway.runtime.log_output import LimitedLog
 if TYPE_CHECKING:
     from headgate.gateway.api.context import Client
     from headgate.gateway.http.access import HttpAccess
-    from headgate.gateway.http.exchange import Exchange, Refusal, Request
+    from headgate.gateway.http.exchange import HttpExchange, Refusal, Request
     from headgate.gateway.runtime.clock import Clock
 
 HEAD_S: Final = 5.0
@@ -59,7 +59,7 @@ class Security(NamedTuple):
 class HttpListener:
     """Answers each peer from the table of resources."""
 
-    def __init__(self, resources: Resources, security: Security | None = None) -> None:
+    def __init__(self, resources: HttpResources, security: Security | None = None) -> None:
         self._resources = resources
         self._security = security
         self._log = None if security is None else LimitedLog(logger, security.clock)
@@ -112,14 +112,14 @@ class HttpListener:
     async def _serve_openly(self, stream: trio.abc.Stream) -> None:
         from headgate.gateway.http import access, exchange
 
-        with_peer = exchange.Exchange()
+        with_peer = exchange.HttpExchange()
         request = await _receive(stream, with_peer)
         if isinstance(request, exchange.Request) and not access.is_of_this_machine(request.header(access.HOST)):
             request = exchange.FOREIGN_HOST
         await self._answer(stream, with_peer, request)
         await stream.aclose()
 
-    async def _answer(self, stream: trio.abc.Stream, exchange: Exchange, request: Request | Refusal) -> None:
+    async def _answer(self, stream: trio.abc.Stream, exchange: HttpExchange, request: Request | Refusal) -> None:
         from headgate.gateway.http.exchange import FAULT, Refusal, not_found
 
         if isinstance(request, Refusal):
@@ -141,7 +141,9 @@ class HttpListener:
             if not body.has_begun:
                 await self._refuse(stream, exchange, request, FAULT)
 
-    async def _refuse(self, stream: trio.abc.Stream, exchange: Exchange, request: Request, refusal: Refusal) -> None:
+    async def _refuse(
+        self, stream: trio.abc.Stream, exchange: HttpExchange, request: Request, refusal: Refusal
+    ) -> None:
         """Refuse a request that is one: tools get JSON for JSON."""
         from headgate.gateway.http import json_body
 
@@ -154,7 +156,7 @@ class HttpListener:
 
     async def _serve_securely(self, tcp: trio.abc.Stream, security: Security) -> None:
         from headgate.gateway.http import access as http_access
-        from headgate.gateway.http.exchange import Exchange, Refusal
+        from headgate.gateway.http.exchange import HttpExchange, Refusal
         from headgate.gateway.network.tls.streams import MemoryTlsStream
         from headgate.gateway.network.tls.tls_socket import TlsError
 
@@ -166,7 +168,7 @@ class HttpListener:
             try:
                 stream = MemoryTlsStream(tcp, access.tls.context, self._threads)
                 certificate = await stream.do_handshake()
-                exchange = Exchange()
+                exchange = HttpExchange()
                 request = await _receive(stream, exchange)
                 if isinstance(request, Refusal):
                     await self._answer(stream, exchange, request)
@@ -204,7 +206,7 @@ class HttpListener:
             self._log.warning(client.remote_host, "refused an HTTP request of %s: %s", client, reason)
 
 
-async def _receive(stream: trio.abc.Stream, exchange: Exchange) -> Request | Refusal:
+async def _receive(stream: trio.abc.Stream, exchange: HttpExchange) -> Request | Refusal:
     from headgate.gateway.http.exchange import LATE
 
     with trio.move_on_after(HEAD_S):
@@ -218,12 +220,12 @@ async def _receive(stream: trio.abc.Stream, exchange: Exchange) -> Request | Ref
 class _Body:
     """The way of an answer to a peer: a small one with its length, a large one while it is made."""
 
-    def __init__(self, stream: trio.abc.Stream, exchange: Exchange) -> None:
+    def __init__(self, stream: trio.abc.Stream, exchange: HttpExchange) -> None:
         self.has_begun = False
         self._stream = stream
         self._exchange = exchange
 
-    async def send(self, answer: Answer, *, is_head: bool) -> None:
+    async def send(self, answer: HttpAnswer, *, is_head: bool) -> None:
         """Send an answer; its body is not made for HEAD."""
         if is_head:
             await self._stream.send_all(self._head(answer, None))
@@ -241,7 +243,7 @@ class _Body:
         head = self._head(answer, size)
         await self._stream.send_all(head + self._exchange.data(b"".join(parts)) + self._exchange.end())
 
-    def _head(self, answer: Answer, length: int | None) -> bytes:
+    def _head(self, answer: HttpAnswer, length: int | None) -> bytes:
         """The head, before anything else of the answer."""
         if self.has_begun:
             return b""

@@ -6,25 +6,25 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from headgate.gateway.http.resources import JSON, OK, Answer
+from headgate.gateway.http.resources import JSON, OK, HttpAnswer
 
 ROWS_AT_ONCE: Final = 32
 """The text of a row takes some ten microseconds."""
 
 
-def answer(value: Mapping[str, Any], status: int = OK) -> Answer:
+def answer(value: Mapping[str, Any], status: int = OK) -> HttpAnswer:
     """The answer with a small object."""
-    return Answer(JSON, [_text(value) + b"\n"], status)
+    return HttpAnswer(JSON, [_text(value) + b"\n"], status)
 
 
 def answer_with_rows(
     fields: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any] | None], status: int = OK
-) -> Answer:
+) -> HttpAnswer:
     """The answer with an object: `fields`, and behind them the array `name`.
 
     `rows` are asked for slice by slice, while other tasks run. None among them ends a slice, after a longer step.
     """
-    return Answer(JSON, _slices(fields, name, rows), status)
+    return HttpAnswer(JSON, _slices(fields, name, rows), status)
 
 
 def error_text(sentence: str) -> bytes:

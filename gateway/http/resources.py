@@ -1,4 +1,4 @@
-"""The resources of the HTTP listener: what is served at which path.
+"""The resources of the HTTP listener, by their paths.
 
 A part of the broker adds its resource by a path, at the start; nothing is computed or imported before a peer asks. A
 body is an iterator of slices. Each takes less than a millisecond to make, and other tasks run in between; an empty
@@ -16,7 +16,7 @@ INDEX: Final = "/"
 OK: Final = 200
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The answer to one request."""
 
     content_type: str
@@ -25,31 +25,31 @@ class Answer(NamedTuple):
     status: int = OK
 
 
-class Resource(NamedTuple):
-    """What is served at one path."""
+class HttpResource(NamedTuple):
+    """One path, and the answer to requests for it."""
 
     summary: str
     """One line, for the list of all resources."""
-    answer: Callable[[], Answer]
+    answer: Callable[[], HttpAnswer]
     """Makes the answer to one request. It takes less than a millisecond; the slices of the body do the work."""
     modules: tuple[str, ...] = ()
     """What `answer` imports when it is called: a thread imports it before the first call, while clients are served."""
 
 
-class Resources:
+class HttpResources:
     """The resources by path. The list of them is at `/`."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, Resource] = {}
-        self.add(INDEX, Resource("this list", self._index))
+        self._by_path: dict[str, HttpResource] = {}
+        self.add(INDEX, HttpResource("this list", self._index))
 
-    def add(self, path: str, resource: Resource) -> None:
+    def add(self, path: str, resource: HttpResource) -> None:
         """Serve a resource at a path. Raises ValueError if the path has one."""
         if path in self._by_path or not path.startswith("/"):
             raise ValueError(f"{path} has a resource already, or does not begin with /")
         self._by_path[path] = resource
 
-    def find(self, path: str) -> Resource | None:
+    def find(self, path: str) -> HttpResource | None:
         """The resource at a path, which has no query."""
         return self._by_path.get(path)
 
@@ -57,7 +57,7 @@ class Resources:
         """All paths, in the order of the letters."""
         return sorted(self._by_path)
 
-    def _index(self) -> Answer:
+    def _index(self) -> HttpAnswer:
         width = max(map(len, self._by_path))
         lines = [f"{path.ljust(width)}  {self._by_path[path].summary}\n" for path in self.paths()]
-        return Answer(TEXT, ["".join(lines).encode()])
+        return HttpAnswer(TEXT, ["".join(lines).encode()])

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.config.http_addresses import SETTING as HTTP_SETTING
-from headgate.gateway.config.http_addresses import HttpAddress
+from headgate.gateway.config.http.http_addresses import SETTING as HTTP_SETTING
+from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener, is_every_address
 
 if TYPE_CHECKING:

@@ -43,6 +43,7 @@ class SharedSession:
         self.listeners: list[Callable[[SessionEvent], None]] = []
         self.when_whole: list[Callable[[], None]] = []
         """Called when the session is back, and this broker is in the same cluster as before."""
+        self.session_timeout_ms = session_timeout_ms
         self.session = open_session(connect, session_timeout_ms, scheduling, self._report)
 
     def _report(self, event: SessionEvent) -> None:

@@ -103,15 +103,16 @@ def test_a_refused_user_reads_why(
 
 
 def test_the_metrics_are_printed(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert metrics.main(["--listener", address]) == 0
-    assert capsys.readouterr().out == "headgate_connections 1.0\n"
+    for listener in (address, f"http://{address}", f"http://{address}/metrics"):
+        assert metrics.main(["--listener", listener]) == 0
+        assert capsys.readouterr().out == "headgate_connections 1.0\n"
 
 
 @pytest.mark.parametrize(
     "answer, shown, code",
     [
         ((200, b"a\x1b[2J 1\n"), "a\\x1b[2J 1\n", 0),
-        ((404, b""), "answers 404 Not Found; is it the listener of metrics?", 1),
+        ((404, b""), "answers 404 Not Found; is it an HTTP listener of Headgate?", 1),
     ],
 )
 def test_what_another_server_says_does_no_harm(
@@ -130,7 +131,7 @@ def test_what_another_server_says_does_no_harm(
 
 def test_a_place_without_metrics_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert metrics.main(["--listener", "127.0.0.1:1"]) == 1
-    assert "--override headgate.metrics.listener=127.0.0.1:1" in capsys.readouterr().err
+    assert "--override headgate.http.listeners=http://127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_a_wrong_address_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import trio.testing
 
 from headgate.gateway.app.broker import FREEZE_PARTITIONS, Broker, freezing
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.config.http_addresses import HttpAddress
+from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.tests.builders import records

@@ -177,7 +177,7 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
         (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on 127.0.0.1:9092: this user may not,"),
         (
             AddressError(OSError(errno.EADDRINUSE, "in use"), "http://127.0.0.1:9644", "headgate.http.listeners"),
-            "cannot listen on http://127.0.0.1:9644: another process does already; stop it, or set other headgate.http.listeners",
+            "cannot listen on http://127.0.0.1:9644: another process does already; stop it, or set other h",
         ),
         (
             socket.gaierror(socket.EAI_NONAME, "Name or service not known"),

@@ -145,9 +145,11 @@ def test_a_broker_of_a_cluster_is_ready_once_it_is_in_it(tmp_path: Path) -> None
     node = WholeBroker(tmp_path, keeper)
     parts, state = node.parts, state_of(node.parts)
     assert waiting(parts, state) == {}
-    keeper.expire(keeper.sessions[-1].session_id)
-    node.time.advance()
-    assert waiting(parts, state)["registration"] == "the registration in ZooKeeper at model:2181"
+    keeper.stop()
+    node.settle(1_000)
+    assert waiting(parts, state) == {}, "the session lives on"
+    node.settle(node.config.zookeeper_session_timeout_ms)
+    assert waiting(parts, state) == {"registration": "the registration in ZooKeeper at model:2181"}
     assert waiting(parts, state, "/startupz") == {}
     keeper.start()
     node.settle()

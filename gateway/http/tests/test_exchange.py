@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.http.exchange import FOREIGN_HOST, HEAD_BYTES, Exchange, Refusal, Request, not_found
+from headgate.gateway.http.exchange import FOREIGN_HOST, HEAD_BYTES, HttpExchange, Refusal, Request, not_found
 from headgate.protocol.tests.examples import share
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 def outcome(data: bytes, step: int, *, has_ended: bool = False) -> Request | Refusal | None:
-    exchange = Exchange()
+    exchange = HttpExchange()
     for start in range(0, len(data), step):
         result = exchange.receive(data[start : start + step])
         if result is not None:
@@ -121,12 +121,12 @@ def test_portions_make_no_difference_and_nothing_is_raised(data: bytes, step: in
 # Answers
 
 
-def answered(exchange: Exchange, refusal: Refusal) -> bytes:
+def answered(exchange: HttpExchange, refusal: Refusal) -> bytes:
     return exchange.refusal(refusal, "text/plain", b"no\n")
 
 
 def test_an_answer_of_a_known_length() -> None:
-    exchange = Exchange()
+    exchange = HttpExchange()
     exchange.receive(GET)
     text = exchange.head(200, [("Content-Type", "a/b")], 3) + exchange.data(b"abc") + exchange.end()
     head, _, body = text.partition(b"\r\n\r\n")
@@ -143,7 +143,7 @@ def test_an_answer_of_a_known_length() -> None:
 
 @pytest.mark.parametrize("version, is_chunked", [(b"1.1", True), (b"1.0", False)])
 def test_the_end_of_an_answer_is_told_by_its_framing(version: bytes, is_chunked: bool) -> None:
-    exchange = Exchange()
+    exchange = HttpExchange()
     exchange.receive(b"GET / HTTP/%s\r\nHost: h\r\n\r\n" % version)
     head, body = exchange.head(200, [], None), exchange.data(b"abc") + exchange.end()
     assert (b"Transfer-Encoding: chunked" in head) == is_chunked
@@ -153,7 +153,7 @@ def test_the_end_of_an_answer_is_told_by_its_framing(version: bytes, is_chunked:
 
 def test_a_refusal_is_written_whatever_was_received() -> None:
     for data in (b"", b"GET", b"\0", b"POST / HTTP/1.1\r\nHost: h\r\n\r\n", b"a" * HEAD_BYTES, GET):
-        exchange = Exchange()
+        exchange = HttpExchange()
         exchange.receive(data)
         text = answered(exchange, not_found("/x"))
         assert text.startswith(b"HTTP/1.1 404 Not Found\r\n")
@@ -161,7 +161,7 @@ def test_a_refusal_is_written_whatever_was_received() -> None:
 
 
 def test_a_refusal_of_head_has_no_body() -> None:
-    exchange = Exchange()
+    exchange = HttpExchange()
     exchange.receive(GET.replace(b"GET", b"HEAD"))
     text = exchange.refusal(FOREIGN_HOST, "text/plain", b"no\n", is_head=True)
     assert text.endswith(b"\r\n\r\n")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.http import health
-from headgate.gateway.http.health import LOOP, Condition, Disk, Loading
+from headgate.gateway.http.health import LOOP, Disk, HealthCondition, Loading
 
 
 def test_a_broker_is_ready_once_all_conditions_are_met() -> None:
-    status, value = health.report([LOOP, Condition("logs", is_met=True)])
+    status, value = health.report([LOOP, HealthCondition("logs", is_met=True)])
     assert status == 200
     assert value == {
         "status": "ready",
@@ -19,7 +19,7 @@ def test_a_broker_is_ready_once_all_conditions_are_met() -> None:
         ],
     }
     status, value = health.report(
-        [LOOP, Condition("logs", is_met=False, waits_for="a log", progress={"bytes_done": 5})]
+        [LOOP, HealthCondition("logs", is_met=False, waits_for="a log", progress={"bytes_done": 5})]
     )
     assert (status, value["status"]) == (503, "waiting")
     assert value["conditions"][1] == {"name": "logs", "is_met": False, "waits_for": "a log", "bytes_done": 5}
@@ -50,7 +50,7 @@ def test_a_broker_is_ready_once_all_conditions_are_met() -> None:
         ),
     ],
 )
-def test_a_condition_says_what_it_waits_for(condition: Condition, waits_for: str) -> None:
+def test_a_condition_says_what_it_waits_for(condition: HealthCondition, waits_for: str) -> None:
     assert condition.waits_for == waits_for
     assert condition.is_met == (not waits_for)
 

@@ -19,7 +19,7 @@ from headgate.gateway.http import exchange, http_listener, json_body
 from headgate.gateway.http.access import HttpAccess
 from headgate.gateway.http.exchange import HEAD_BYTES
 from headgate.gateway.http.http_listener import BLOCK_BYTES, MAX_PEERS, HttpListener, Security
-from headgate.gateway.http.resources import TEXT, Answer, Resource, Resources
+from headgate.gateway.http.resources import TEXT, HttpAnswer, HttpResource, HttpResources
 from headgate.gateway.network.tls.tests.fake_listener import HOST, client_context, new_context
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.tests.harness import MemoryListener
@@ -30,10 +30,10 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 IMPORTED = (exchange, json_body)
 
 
-def resources_of(body: Callable[[], Iterator[bytes]]) -> Resources:
-    resources = Resources()
-    resources.add("/metrics", Resource("metrics", lambda: Answer(TEXT, body())))
-    resources.add("/v1/a.json", Resource("a", lambda: json_body.answer({"a": 1}, 503)))
+def resources_of(body: Callable[[], Iterator[bytes]]) -> HttpResources:
+    resources = HttpResources()
+    resources.add("/metrics", HttpResource("metrics", lambda: HttpAnswer(TEXT, body())))
+    resources.add("/v1/a.json", HttpResource("a", lambda: json_body.answer({"a": 1}, 503)))
     return resources
 
 
@@ -270,15 +270,15 @@ def test_others_have_turns_between_two_slices() -> None:
 LAZY = """
 import sys, trio
 from headgate.gateway.http.http_listener import HttpListener
-from headgate.gateway.http.resources import TEXT, Answer, Resource, Resources
+from headgate.gateway.http.resources import TEXT, HttpAnswer, HttpResource, HttpResources
 from headgate.gateway.tests.harness import MemoryListener
 
 async def main():
     heavy = {"h11", "prometheus_client", "headgate.gateway.http.json_body", "headgate.gateway.http.health"}
     for name in [name for name in sys.modules if name.partition(".")[0] in heavy or name in heavy]:
         del sys.modules[name]
-    listener, resources = MemoryListener(), Resources()
-    resources.add("/a", Resource("a", lambda: Answer(TEXT, [b"a"]), ("prometheus_client",)))
+    listener, resources = MemoryListener(), HttpResources()
+    resources.add("/a", HttpResource("a", lambda: HttpAnswer(TEXT, [b"a"]), ("prometheus_client",)))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(HttpListener(resources).serve, [listener])
         await trio.testing.wait_all_tasks_blocked()

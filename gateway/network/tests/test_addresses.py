@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.config.http_addresses import HttpAddress
+from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.network.addresses import AddressError, Addresses, bind
 

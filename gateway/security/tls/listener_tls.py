@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.config.http_addresses import HTTP
+from headgate.gateway.config.http.http_addresses import HTTP
 from headgate.gateway.config.listeners import TLS_PROTOCOLS
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.security.tls import distinguished_name, principal_mapping, self_check

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from headgate.gateway.http.access import is_of_this_machine, read_password
-from headgate.gateway.http.exchange import Exchange, Refusal, Request
+from headgate.gateway.http.exchange import HttpExchange, Refusal, Request
 from headgate.gateway.network.admission.proxy_header import SIGNATURE, MalformedProxyHeader, ProxyHeaderReader
 from headgate.gateway.network.tests.test_connection import feed
 from headgate.gateway.network.tests.test_logins import Broker, choose, name_alice, name_wrongly, recorded
@@ -105,7 +105,7 @@ def exchange(data: bytes) -> None:
 
 
 def _receive(data: bytes, step: int) -> Request | Refusal | None:
-    http = Exchange()
+    http = HttpExchange()
     for start in range(0, len(data), step):
         result = http.receive(data[start : start + step])
         if result is not None:

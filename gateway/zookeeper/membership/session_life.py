@@ -72,8 +72,12 @@ class SessionLife:
 
     @property
     def is_registered(self) -> bool:
-        """Whether ZooKeeper has this broker's registration, as far as the session's events tell."""
-        return self.broker_epoch >= 0 and self.obeyed_epoch <= self.broker_epoch
+        """Whether ZooKeeper has this broker's registration, as far as this broker can know.
+
+        Without a connection the session lives on for its timeout.
+        """
+        is_known = self._is_whole or self._clock.monotonic_ms() - self._lost_ms < self._shared.session_timeout_ms
+        return is_known and self.broker_epoch >= max(0, self.obeyed_epoch)
 
     def serve(self, store: ResumableStore) -> None:
         """Set the store to resume."""

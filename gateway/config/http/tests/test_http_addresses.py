@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.config.http_addresses import HttpAddress, parse, parse_old
+from headgate.gateway.config.http.http_addresses import HttpAddress, parse, parse_old
 from headgate.gateway.config.listeners import ListenerProblem
 
 

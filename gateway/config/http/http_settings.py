@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config import catalogue
 from headgate.gateway.config.definition import Effect
-from headgate.gateway.config.http_addresses import HTTP, OLD_HTTP, OLD_NAMES_NOTE, OLD_SETTING, SETTING, HttpAddress
+from headgate.gateway.config.http.http_addresses import (
+    HTTP,
+    OLD_HTTP,
+    OLD_NAMES_NOTE,
+    OLD_SETTING,
+    SETTING,
+    HttpAddress,
+)
 from headgate.gateway.config.listeners import Listener
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.config.http_addresses import HTTP, OLD_NAMES_NOTE, HttpAddress
+from headgate.gateway.config.http.http_addresses import HTTP, OLD_NAMES_NOTE, HttpAddress
 
 LOOPBACK = HttpAddress("http", "127.0.0.1", 9644)
 NEW = "headgate.http.listeners"
