@@ -77,8 +77,8 @@ def describe_broker(parts: BrokerParts, state: ServingState) -> dict[str, Any]:
 def _health(conditions: Callable[[], Sequence[HealthCondition]]) -> HttpAnswer:
     from headgate.gateway.http import health, json_body
 
-    status, value = health.report(conditions())
-    return json_body.answer(value, status)
+    status, word, rows = health.report(conditions())
+    return json_body.answer_with_rows({"status": word}, "conditions", rows, status)
 
 
 def _alive(_parts: BrokerParts, _state: ServingState) -> Sequence[HealthCondition]:

@@ -48,6 +48,9 @@ _TOO_LONG: Final = Refusal(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request has at most {HEAD_BYTES} bytes"
 )
 _NOTHING: Final = Refusal(HTTPStatus.BAD_REQUEST, "the connection ended without a request")
+NEEDS_TLS: Final = Refusal(
+    HTTPStatus.BAD_REQUEST, "this listener speaks HTTP over TLS; write https:// in place of http://"
+)
 _TLS: Final = Refusal(
     HTTPStatus.BAD_REQUEST, "this listener speaks HTTP without TLS; write http:// in place of https://"
 )

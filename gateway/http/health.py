@@ -101,10 +101,10 @@ def disks(directories: Iterable[Disk]) -> HealthCondition:
     return HealthCondition("disks", not reasons, "; ".join(reasons))
 
 
-def report(conditions: Sequence[HealthCondition]) -> tuple[HTTPStatus, Mapping[str, Any]]:
-    """The status and the object of an answer."""
+def report(conditions: Sequence[HealthCondition]) -> tuple[HTTPStatus, str, list[Mapping[str, Any]]]:
+    """The status of an answer; its word for people; a row for each condition."""
     is_ready = all(condition.is_met for condition in conditions)
-    rows = [
+    rows: list[Mapping[str, Any]] = [
         {
             "name": condition.name,
             "is_met": condition.is_met,
@@ -113,5 +113,6 @@ def report(conditions: Sequence[HealthCondition]) -> tuple[HTTPStatus, Mapping[s
         }
         for condition in conditions
     ]
-    status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
-    return status, {"status": READY if is_ready else WAITING, "conditions": rows}
+    if is_ready:
+        return HTTPStatus.OK, READY, rows
+    return HTTPStatus.SERVICE_UNAVAILABLE, WAITING, rows

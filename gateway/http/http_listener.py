@@ -156,7 +156,8 @@ class HttpListener:
 
     async def _serve_securely(self, tcp: trio.abc.Stream, security: Security) -> None:
         from headgate.gateway.http import access as http_access
-        from headgate.gateway.http.exchange import HttpExchange, Refusal
+        from headgate.gateway.http.exchange import NEEDS_TLS, HttpExchange, Refusal
+        from headgate.gateway.network.tls.handshakes import HTTP_REQUEST
         from headgate.gateway.network.tls.streams import MemoryTlsStream
         from headgate.gateway.network.tls.tls_socket import TlsError
 
@@ -187,7 +188,11 @@ class HttpListener:
                     await self._answer(stream, exchange, request)
                 await stream.aclose()
             except (TlsError, ValueError) as error:
-                self._warn(client, str(error))
+                if isinstance(error, TlsError) and error.alert == HTTP_REQUEST:
+                    self._warn(client, NEEDS_TLS.sentence)
+                    await self._answer(tcp, HttpExchange(), NEEDS_TLS)
+                else:
+                    self._warn(client, str(error))
             finally:
                 unknown.end()
 

@@ -14,7 +14,7 @@ ROWS_AT_ONCE: Final = 32
 
 def answer(value: Mapping[str, Any], status: int = OK) -> HttpAnswer:
     """The answer with a small object."""
-    return HttpAnswer(JSON, [_text(value) + b"\n"], status)
+    return HttpAnswer(JSON, [json.dumps(value, allow_nan=False, indent=1).encode() + b"\n"], status)
 
 
 def answer_with_rows(

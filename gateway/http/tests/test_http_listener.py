@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import ssl
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def test_an_answer_has_its_own_status_and_type() -> None:
             b"\r\n\r\n"
         )
         assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n")
-        assert body == b'{"a": 1}\n'
+        assert json.loads(body) == {"a": 1}
 
     run(scenario)
 
@@ -406,11 +407,15 @@ def test_a_certificate_is_enough() -> None:
 
 def test_without_tls_nothing_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(listener: MemoryListener) -> None:
-        assert b"a 1" not in await answer(listener.connect(), basic("prometheus", "right"))
+        text = await answer(listener.connect(), basic("prometheus", "right"))
+        assert text.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert text.endswith(b"write https:// in place of http://\n")
+        assert b"400" not in await answer(listener.connect(), b"\0\0\0\x20\0\x12\0\3" + bytes(28))
         assert b"200 OK" in await ask_securely(listener, basic("prometheus", "right"))
 
     run_securely(scenario)
-    assert "the client sent an HTTP request" in caplog.text
+    assert "this listener speaks HTTP over TLS; write https:// in place of http://" in caplog.text
+    assert "the TLS handshake failed" in caplog.text
 
 
 def test_half_open_peers_keep_no_collector_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ class Awaits(Enum):
     ROOM = auto()
 
 
+HTTP_REQUEST: Final = "HTTP_REQUEST"
+"""OpenSSL's name of a plain HTTP request in place of a handshake."""
 _REASONS: Final = {
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust this broker's certificate: give the client the CA of it",
     "TLSV1_ALERT_DECRYPT_ERROR": "the client cannot verify this broker's certificate: the client may have an older CA"
@@ -38,7 +40,7 @@ _REASONS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sent no certificate, and ssl.client.auth=required asks for one",
     "NO_SHARED_CIPHER": "the client has none of the cipher suites of this listener (ssl.cipher.suites)",
     "UNSUPPORTED_PROTOCOL": "the client has no TLS version of ssl.enabled.protocols",
-    "HTTP_REQUEST": "the client sent an HTTP request: this is a Kafka listener",
+    HTTP_REQUEST: "the client sent an HTTP request: this is a Kafka listener",
 }
 """Kafka's clients say little about a refusal: the log of the broker names the cure."""
 
@@ -91,4 +93,6 @@ def refusal(error: ssl.SSLError) -> TlsError:
         reason = f"the certificate of the other end is refused: {error.verify_message}"
     else:
         reason = _REASONS.get(error.reason or "") or reason_of(error)
-    return TlsError(f"the TLS handshake failed: {reason}")
+    refused = TlsError(f"the TLS handshake failed: {reason}")
+    refused.alert = error.reason or ""
+    return refused
