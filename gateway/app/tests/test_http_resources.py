@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import headgate
 from headgate import __version__
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import BrokerParts, Seams
@@ -21,6 +23,7 @@ from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.errors import ErrorCode, KafkaError
 
+PAGE = Path(headgate.__file__).resolve().parents[2] / "docs" / "http.md"
 NOW_MS = 1_700_000_000_000
 
 
@@ -158,6 +161,16 @@ def test_a_broker_of_a_cluster_is_ready_once_it_is_in_it(tmp_path: Path) -> None
     assert waiting(parts, state)["registration"].startswith("ZooKeeper at model:2181 to confirm the session")
     parts.stall_watch.is_in_doubt = False
     node.stop()
+
+
+def test_the_page_has_every_path_and_every_field(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    node = HandlerBroker(tmp_path)
+    parts, state = node.parts, state_of(node.parts)
+    assert sorted(re.findall(r"^\| `(/\S*)` \|", page, re.MULTILINE)) == make_resources(parts, state).paths()
+    for path, example in re.findall(r"^`(/v1/\S+)`:\n\n```json\n(.*?)```", page, re.MULTILINE | re.DOTALL):
+        assert json.loads(example).keys() == get(parts, state, path)[1].keys(), path
+    node.close()
 
 
 def test_a_broker_tells_of_itself(tmp_path: Path) -> None:
