@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from headgate.gateway.http import health
@@ -9,7 +12,7 @@ from headgate.gateway.http.health import LOOP, Disk, HealthCondition, Loading
 
 
 def test_a_broker_is_ready_once_all_conditions_are_met() -> None:
-    rows = [
+    rows: list[Mapping[str, Any]] = [
         {"name": "loop", "is_met": True, "waits_for": None},
         {"name": "logs", "is_met": True, "waits_for": None},
     ]
