@@ -269,7 +269,8 @@ def test_others_have_turns_between_two_slices() -> None:
 
 
 LAZY = """
-import sys, trio
+import importlib, sys, threading, trio, trio.testing
+from headgate.gateway.http import http_listener
 from headgate.gateway.http.http_listener import HttpListener
 from headgate.gateway.http.resources import TEXT, HttpAnswer, HttpResource, HttpResources
 from headgate.gateway.tests.harness import MemoryListener
@@ -278,6 +279,15 @@ async def main():
     heavy = {"h11", "prometheus_client", "headgate.gateway.http.json_body", "headgate.gateway.http.health"}
     for name in [name for name in sys.modules if name.partition(".")[0] in heavy or name in heavy]:
         del sys.modules[name]
+    in_threads = set()
+
+    def import_module(name):
+        if threading.current_thread() is not threading.main_thread():
+            in_threads.add(name)
+        return importlib.import_module(name)
+
+    http_listener.import_module = import_module
+    sys.modules.pop("headgate.gateway.http.exchange", None)
     listener, resources = MemoryListener(), HttpResources()
     resources.add("/a", HttpResource("a", lambda: HttpAnswer(TEXT, [b"a"]), ("prometheus_client",)))
     async with trio.open_nursery() as nursery:
@@ -289,6 +299,7 @@ async def main():
         while await stream.receive_some():
             pass
         assert {"h11", "prometheus_client"} <= set(sys.modules)
+        assert {"headgate.gateway.http.exchange", "prometheus_client"} <= in_threads, in_threads
         nursery.cancel_scope.cancel()
 
 trio.run(main)
