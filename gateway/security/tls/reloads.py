@@ -54,7 +54,12 @@ class TlsReloads:
         self._is_started = False
 
     def start(self) -> None:
-        """Check the files from now on. The scheduler runs."""
+        """Check the files from now on. The scheduler runs.
+
+        Settings from an earlier run count before the first client connects: the constructor of `ListenerTls` had those
+        of the file.
+        """
+        self._reload_each({name: of_listener(self._config, name) for name in self._tls}, is_forced=False)
         self._is_started = True
         self._refresh(_Reason.CHANGE)
 

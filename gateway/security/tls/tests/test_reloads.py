@@ -90,6 +90,18 @@ def test_a_new_file_is_read_at_the_next_check(node: Node) -> None:
     assert node.contexts() == [one, two], "nothing has changed since"
 
 
+def test_settings_of_an_earlier_run_count_before_the_first_client(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    one, two = node.contexts()
+    other = tmp_path / "other.pem"
+    other.write_text(ROOT.issue("broker").pem())
+    node.alter({"listener.name.two.ssl.keystore.location": str(other)})
+    assert node.contexts() == [one, two], "the broker has not started"
+    node.reloads.start()
+    assert node.contexts()[0] is one
+    assert node.contexts()[1] is not two
+
+
 def test_all_stores_are_read_when_that_is_asked_for(node: Node) -> None:
     one, two = node.contexts()
     node.reloads.reload_all()
