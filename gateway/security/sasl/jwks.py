@@ -23,6 +23,8 @@ MAX_DOCUMENT_BYTES: Final = 1 << 20
 MAX_KEYS: Final = 1000
 MIN_PAUSE_MS: Final = 1_000
 """The least time between two fetches for unknown key ids."""
+WAIT_S: Final = 2.0
+"""How long a login that has no key waits for the fetch of another login. Most take a fraction of a second."""
 
 
 class InvalidKeySet(Exception):
@@ -93,6 +95,7 @@ class CachedKeys:
         refresh_ms: int,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 10_000,
+        wait_s: float = WAIT_S,
     ) -> None:
         """`fetch` returns the document, or raises FetchFailed; it has to have a time limit of its own."""
         self._fetch = fetch
@@ -100,6 +103,7 @@ class CachedKeys:
         self._refresh_ms = refresh_ms
         self._backoff_ms = self._first_backoff_ms = retry_backoff_ms
         self._max_backoff_ms = retry_backoff_max_ms
+        self._wait_s = wait_s
         self._keys: tuple[VerificationKey, ...] = ()
         self._fetched_ms: float | None = None
         self._next_ms: float | None = None
@@ -107,9 +111,9 @@ class CachedKeys:
 
     def find(self, key_id: str | None) -> Sequence[VerificationKey]:
         """The keys of an id; all keys without an id. Raises FetchFailed if no key set was ever fetched."""
-        now_ms = self._clock.monotonic_ms()
-        if self._fetched_ms is None or now_ms - self._fetched_ms >= self._refresh_ms or not self._among(key_id):
-            self._refresh(now_ms)
+        is_missing = self._fetched_ms is None or not self._among(key_id)
+        if is_missing or self._clock.monotonic_ms() - (self._fetched_ms or 0) >= self._refresh_ms:
+            self._refresh(self._wait_s if is_missing else 0)
         if self._fetched_ms is None:
             raise FetchFailed("the key set of bearer tokens could not be fetched yet")
         return self._among(key_id)
@@ -119,12 +123,12 @@ class CachedKeys:
             return self._keys
         return [key for key in self._keys if key.key_id == key_id]
 
-    def _refresh(self, now_ms: float) -> None:
-        """Fetch the key set, unless another thread does, or the last fetch was a moment ago."""
-        if not self._lock.acquire(blocking=False):
+    def _refresh(self, wait_s: float) -> None:
+        """Fetch the key set, unless the last fetch was a moment ago; wait so long for the fetch of another thread."""
+        if not self._lock.acquire(timeout=wait_s):
             return
         try:
-            if self._next_ms is None or now_ms >= self._next_ms:
+            if self._next_ms is None or self._clock.monotonic_ms() >= self._next_ms:
                 self._fetch_now()
         finally:
             self._lock.release()

@@ -164,18 +164,34 @@ def test_a_document_of_something_else_is_a_failure(clock: FakeClock, caplog: pyt
     assert "was not fetched: a key set is not JSON" in caplog.text
 
 
-def test_other_threads_do_not_wait_for_a_fetch(provider: Provider, clock: FakeClock) -> None:
-    answers: list[object] = []
+class SlowProvider:
+    """A provider whose answer comes once another thread asks for a key too."""
 
-    def fetch() -> bytes:
-        thread = threading.Thread(target=lambda: answers.append(_outcome(cached)))
-        thread.start()
-        thread.join(5)
-        return provider.fetch()
+    def __init__(self, provider: Provider, clock: FakeClock, wait_s: float) -> None:
+        self.keys = CachedKeys(self._fetch, clock, 60_000, wait_s=wait_s)
+        self.answers: list[object] = []
+        self.thread = threading.Thread(target=lambda: self.answers.append(_outcome(self.keys)))
+        self._provider = provider
+        self._patience_s = 0.1 if wait_s else 5
 
-    cached = CachedKeys(fetch, clock, 60_000)
-    assert found(cached, "a") == ["a"]
-    assert answers == ["the key set of bearer tokens could not be fetched yet"]
+    def _fetch(self) -> bytes:
+        self.thread.start()
+        self.thread.join(self._patience_s)
+        return self._provider.fetch()
+
+
+def test_a_login_without_a_key_waits_for_the_fetch_of_another(provider: Provider, clock: FakeClock) -> None:
+    slow = SlowProvider(provider, clock, wait_s=5)
+    assert found(slow.keys, "a") == ["a"]
+    slow.thread.join(5)
+    assert [key.key_id for answer in slow.answers for key in answer] == ["a"]  # type: ignore[attr-defined]
+    assert provider.fetches == 1
+
+
+def test_the_wait_for_another_fetch_has_an_end(provider: Provider, clock: FakeClock) -> None:
+    slow = SlowProvider(provider, clock, wait_s=0)
+    assert found(slow.keys, "a") == ["a"]
+    assert slow.answers == ["the key set of bearer tokens could not be fetched yet"]
 
 
 def _outcome(keys: CachedKeys) -> object:
