@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -337,16 +337,37 @@ def test_a_connection_limit_changes_at_once_and_survives_a_restart(tmp_path: Pat
     run_broker(tmp_path, only_one)
 
 
+def run_with_http(directory: Path, scenario: Callable[[Broker, int], Awaitable[None]]) -> None:
+    """Run `scenario` beside a broker with real sockets and real time: it gets the port of HTTP."""
+    overrides = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "headgate.http.listeners": "http://127.0.0.1:0",
+        "log.dirs": str(directory),
+    }
+
+    async def main() -> None:
+        broker = Broker(BrokerConfig.load("", overrides))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            (endpoint,) = broker.state.http_endpoints
+            await scenario(broker, int(endpoint.rpartition(":")[2]))
+            await broker.stop()
+
+    trio.run(main)
+
+
+async def ask_http(port: int, request: bytes) -> bytes:
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(request)
+        return b"".join([data async for data in stream])
+
+
 @pytest.mark.sockets
 def test_http_is_served_where_it_is_asked_for(tmp_path: Path) -> None:
-    async def scenario(broker: MemoryBroker) -> None:
-        await broker.connect().ask(MetadataRequest(None), 9)
-        (endpoint,) = broker.broker.state.http_endpoints
-        stream = await trio.open_tcp_stream("127.0.0.1", int(endpoint.rpartition(":")[2]))
-        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        text = b""
-        while data := await stream.receive_some():
-            text += data
+    async def scenario(broker: Broker, port: int) -> None:
+        client = WireClient(await trio.open_tcp_stream("127.0.0.1", int(broker.endpoints[0].rpartition(":")[2])))
+        await client.ask(MetadataRequest(None), 9)
+        text = await ask_http(port, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for line in (
             b'headgate_requests_total{api="Metadata",version="9"} 1.0',
             b"headgate_connections 1.0",
@@ -355,25 +376,20 @@ def test_http_is_served_where_it_is_asked_for(tmp_path: Path) -> None:
             b"process_open_fds ",
         ):
             assert b"\n" + line in text
-        await stream.aclose()
+        await client.stream.aclose()
 
-    run_broker(tmp_path, scenario, headgate_http_listeners="http://127.0.0.1:0")
+    run_with_http(tmp_path, scenario)
 
 
 @pytest.mark.sockets
 def test_a_refused_request_of_a_large_body_is_told_why(tmp_path: Path) -> None:
-    async def scenario(broker: MemoryBroker) -> None:
-        (endpoint,) = broker.broker.state.http_endpoints
-        for _ in range(20):
-            stream = await trio.open_tcp_stream("127.0.0.1", int(endpoint.rpartition(":")[2]))
-            await stream.send_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000)
-            text = b""
-            while data := await stream.receive_some():
-                text += data
+    async def scenario(_: Broker, port: int) -> None:
+        request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000
+        for _number in range(20):
+            text = await ask_http(port, request)
             assert text.endswith(b"POST is not served here, GET and HEAD are\n"), "the system has reset the connection"
-            await stream.aclose()
 
-    run_broker(tmp_path, scenario, headgate_http_listeners="http://127.0.0.1:0")
+    run_with_http(tmp_path, scenario)
 
 
 @pytest.mark.sockets
