@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
     from headgate.protocol.errors import ErrorCode
+    from headgate.protocol.messages.api_versions import ApiVersion
 
 
 class CloseConnection(Exception):
@@ -132,8 +133,8 @@ class Services:
     conversions: Conversions
     batcher: WriteBatcher
     metrics: Metrics
-    served_versions: Mapping[int, tuple[int, int]]
-    """The lowest and the highest supported version of each API, by API key."""
+    served_versions: list[ApiVersion]
+    """The lowest and the highest supported version of each API, in the order of API keys; made once."""
     denied_brokers: LimitedLog
     """Names brokers without CLUSTER_ACTION, each once a minute."""
     controller_orders: ControllerOrders | None = None

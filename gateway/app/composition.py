@@ -18,6 +18,7 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, served, versions
+from headgate.gateway.api.handlers.api_versions import advertised
 from headgate.gateway.app.authorization import make_authorizer, open_audit
 from headgate.gateway.app.link_login import link_login
 from headgate.gateway.app.metadata_sources import Foundation, MetadataSource, choose_source
@@ -353,7 +354,7 @@ class BrokerParts:
             conversions=Conversions(scheduler),
             batcher=self.batcher,
             metrics=self.metrics,
-            served_versions=versions(registrations),
+            served_versions=advertised(versions(registrations)),
             denied_brokers=denied_brokers_log(clock),
             controller_orders=self.source.controller_orders(self.partitions, tasks),
             broker_listeners=self._broker_listeners(),

@@ -69,6 +69,8 @@ class Logins:
 class Login:
     """The dispatcher of a connection whose client has to log in, or whose session ends at a time."""
 
+    __slots__ = ("_connection", "_dispatcher", "_end", "_exchange", "_logins", "_max_frame_bytes", "_timer")
+
     def __init__(
         self, logins: Logins, connection: Connection, dispatcher: Dispatcher, listener: SaslListener, timer: Timer
     ) -> None:
@@ -86,7 +88,7 @@ class Login:
         if not self._exchange.takes(frame):
             return self._dispatcher.dispatch(frame, client, resume)
         events = self._exchange.receive(frame)
-        if any(isinstance(event, RunComputation | Close) for event in events):
+        if self._exchange.is_delayed:
             return self._park(events, resume)
         return self._taken(events)
 

@@ -35,7 +35,7 @@ def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVer
     _check_destination(request, context)
     metadata = context.broker.metadata
     return ApiVersionsResponse(
-        api_keys=_advertised(context.broker.served_versions),
+        api_keys=context.broker.served_versions,
         # Clients below version 4 reject a feature range that begins at 0 (KAFKA-17011)
         supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
         finalized_features_epoch=metadata.end_offset,
@@ -48,12 +48,13 @@ def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVer
 _SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in features.HIGHEST.items()]
 
 
-def unsupported_version(served_versions: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
+def unsupported_version(served_versions: list[ApiVersion]) -> ApiVersionsResponse:
     """The response, in version 0, to an unsupported version of ApiVersions: the client retries (KIP-511)."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_advertised(served_versions))
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served_versions)
 
 
-def _advertised(served_versions: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+def advertised(served_versions: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+    """The versions of APIs by key, as responses have them."""
     return [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest)
         for key, (lowest, highest) in sorted(served_versions.items())

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from headgate.gateway.api.context import Client as NetworkClient
+from headgate.gateway.api.handlers.api_versions import advertised
 from headgate.gateway.audit.tests.audited import Audited
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.network.connection import Closing, Connection
@@ -65,7 +66,7 @@ class Broker:
             tasks=Tasks(clock, scheduler),
             metadata=SimpleNamespace(image=Image.empty("a cluster"), end_offset=5),
             config=SimpleNamespace(node_id=1),
-            served_versions=SERVED,
+            served_versions=advertised(SERVED),
             audit=None,
         )
         self.services = services

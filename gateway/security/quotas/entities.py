@@ -109,6 +109,8 @@ def _entity(user: str | None, client_id: str | None) -> QuotaEntity:
 
 def find_connection_rate(quotas: Quotas, address: str) -> AppliedQuota | None:
     """The connections per second that an address may create; None: as many as it likes."""
+    if not quotas:
+        return None
     for name in (address, None):
         entity = QuotaEntity(((IP, name),))
         bound = quotas.get(entity, _NONE).get(CONNECTION_CREATION_RATE)

@@ -36,7 +36,7 @@ MAX_NONCE_LENGTH: Final = 1024
 _NAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE: Final = rb"[\x01-\x2b\x2d-\x7f]+"
 _NONCE: Final = rb"[\x21-\x2b\x2d-\x7e]+"
-_BASE64: Final = rb"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_BASE64: Final = rb"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS: Final = rb"(?:,[A-Za-z]+=" + _VALUE + rb")*"
 _CLIENT_FIRST: Final = re.compile(
     rb"n,(?:a=(?P<authzid>" + _NAME + rb"))?,"
@@ -74,6 +74,8 @@ class ClientFirst(NamedTuple):
 
 class ScramExchange:
     """One login by SCRAM. The step that salts the secret of a delegation token is for a thread; no other takes long."""
+
+    __slots__ = ("_challenge", "_credentials", "_find_token", "_is_over", "_mechanism", "_new_nonce")
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class ScramExchange:
         signature = hmac.digest(credential.stored_key, auth_message, self._mechanism.hash_name)
         if len(proof) != len(signature):
             return False
-        key = bytes(one ^ other for one, other in zip(signature, proof, strict=True))
+        key = (int.from_bytes(signature, "big") ^ int.from_bytes(proof, "big")).to_bytes(len(proof), "big")
         return hmac.compare_digest(hashlib.new(self._mechanism.hash_name, key).digest(), credential.stored_key)
 
 

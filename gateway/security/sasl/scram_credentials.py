@@ -9,7 +9,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headgate.protocol.security.sasl.scram_keys import DEFAULT_ITERATIONS, ScramCredential, ScramMechanism
 
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_DIGIT_OF_BYTE: Final = bytes(_DIGITS[byte % len(_DIGITS)] for byte in range(256))
 _DECOY_SALT_LENGTH: Final = 26  # as Kafka's tools make salts
 
 
@@ -32,13 +33,15 @@ class ScramCredentials:
     """The credentials that logins are checked against, and a stable decoy for each unknown user.
 
     A decoy has a salt of its own, and the iterations of most users, at each login the same. So neither a
-    challenge nor the time of an answer shows which users exist.
+    challenge nor the time of an answer shows which users exist. The keys, which no answer shows, are those of all
+    decoys of a mechanism.
     """
 
     def __init__(self, users: Callable[[], UserCredentials], decoy_key: bytes) -> None:
         """`users` gives the present credentials. `decoy_key`: random bytes, equal on all brokers of a cluster."""
         self._users = users
         self._decoy_key = decoy_key
+        self._decoys = {mechanism: self._decoy_without_salt(mechanism) for mechanism in ScramMechanism}
         self._counted: UserCredentials | None = None
         self._usual: dict[ScramMechanism, int] = {}
         self._usual_mechanism = ScramMechanism.SCRAM_SHA_512
@@ -50,10 +53,16 @@ class ScramCredentials:
     def decoy(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """The credential in place of an unknown user's: no password has its keys."""
         random = hmac.digest(self._decoy_key, f"{mechanism.mechanism_name} {name}".encode(errors="replace"), "sha512")
-        salt = "".join(_DIGITS[byte % len(_DIGITS)] for byte in random[:_DECOY_SALT_LENGTH]).encode()
-        keys = hmac.digest(self._decoy_key, random, "sha512") + hmac.digest(self._decoy_key, random[1:], "sha512")
-        size = mechanism.key_bytes
-        return ScramCredential(salt, keys[:size], keys[size : 2 * size], self._usual_iterations(mechanism))
+        salt = random[:_DECOY_SALT_LENGTH].translate(_DIGIT_OF_BYTE)
+        _, stored_key, server_key, _ = self._decoys[mechanism]
+        return ScramCredential(salt, stored_key, server_key, self._usual_iterations(mechanism))
+
+    def _decoy_without_salt(self, mechanism: ScramMechanism) -> ScramCredential:
+        stored_key, server_key = (
+            hmac.digest(self._decoy_key, f"{key} of {mechanism.mechanism_name}".encode(), mechanism.hash_name)
+            for key in ("StoredKey", "ServerKey")
+        )
+        return ScramCredential(b"", stored_key, server_key, DEFAULT_ITERATIONS)
 
     def usual_mechanism(self) -> ScramMechanism:
         """The mechanism by which most users' passwords are checked: SCRAM-SHA-512 if a user has both."""

@@ -151,6 +151,21 @@ class _Failure(Exception):
 class SaslServerExchange:
     """The logins of one connection. After `LoggedIn`, `takes` says which frames still belong here."""
 
+    __slots__ = (
+        "_answer_api_versions",
+        "_begun_ms",
+        "_clock",
+        "_exchange",
+        "_fault",
+        "_has_headers",
+        "_listener",
+        "_mechanism",
+        "_request",
+        "_session",
+        "session_expires_ms",
+        "state",
+    )
+
     def __init__(self, listener: SaslListener, answer_api_versions: ApiVersionsAnswer, clock: Clock) -> None:
         self.state = SaslState.INITIAL
         self.session_expires_ms: float | None = None
@@ -165,6 +180,11 @@ class SaslServerExchange:
         self._request: RequestHeader | None = None  # the SaslAuthenticate request in progress; None for a raw token
         self._fault = ""  # the reason that a re-authentication fails for at its first token
         self._begun_ms: float | None = None  # when the last re-authentication began
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether the events end with a `RunComputation` or a `Close`, and no frame is due."""
+        return self.state is SaslState.COMPUTING or self.state is SaslState.FAILED
 
     @property
     def max_frame_bytes(self) -> int | None:
@@ -192,7 +212,7 @@ class SaslServerExchange:
 
         No call may follow a `Close`, nor a `RunComputation` before `resume`.
         """
-        assert self.state not in {SaslState.COMPUTING, SaslState.FAILED}, f"no frame is due in {self.state}"
+        assert not self.is_delayed, f"no frame is due in {self.state}"
         try:
             if self.state is SaslState.COMPLETE:
                 return self._receive_on_session(frame)
@@ -384,11 +404,10 @@ class SaslServerExchange:
 
 def _read_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """Read the header of a request that Kafka knows. Raises MalformedRequest."""
-    *fields, position = read_request_header(frame)
-    header = RequestHeader(*cast("tuple[int, int, int, str | None]", tuple(fields)))
-    if header.api_key not in registry.APIS:
-        raise MalformedRequest(f"Unknown API key {header.api_key}")
-    return header, position
+    api_key, version, correlation_id, client_id, position = read_request_header(frame)
+    if api_key not in registry.APIS:
+        raise MalformedRequest(f"Unknown API key {api_key}")
+    return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
 def _read(message: type[M], frame: memoryview, header: RequestHeader, position: int) -> M:

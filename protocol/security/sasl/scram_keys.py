@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from enum import IntEnum
+from functools import cached_property
 from typing import Final, NamedTuple
 
 MIN_ITERATIONS: Final = 4096
@@ -22,17 +23,17 @@ class ScramMechanism(IntEnum):
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
-    @property
+    @cached_property
     def mechanism_name(self) -> str:
         """The name in SASL and in ZooKeeper, such as SCRAM-SHA-256."""
         return f"SCRAM-SHA-{self.key_bytes * 8}"
 
-    @property
+    @cached_property
     def key_bytes(self) -> int:
         """The size of each key in bytes."""
         return 32 if self is ScramMechanism.SCRAM_SHA_256 else 64
 
-    @property
+    @cached_property
     def hash_name(self) -> str:
         """The name of the hash function for `hashlib`."""
         return f"sha{self.key_bytes * 8}"

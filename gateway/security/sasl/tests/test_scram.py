@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 from collections.abc import Callable
 from itertools import count
 
@@ -95,6 +96,24 @@ def test_an_unknown_user_fails_as_a_wrong_password_does() -> None:
             login(ScramClient("sha256", user, "wrong"), exchange())
         texts.append((str(error.value), error.value.client_message))
     assert texts[0] == texts[1] == ("Invalid client credentials", None)
+
+
+def test_an_unknown_user_takes_the_hmacs_of_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, str]] = []
+
+    def digest(key: bytes, message: bytes, name: str) -> bytes:
+        made.append((len(key), name))
+        return hmac.new(key, message, name).digest()
+
+    monkeypatch.setattr(hmac, "digest", digest)
+    of_users = []
+    for user in ("alice", "carol"):
+        made.clear()
+        with pytest.raises(AuthenticationFailed):
+            login(ScramClient("sha256", user, "wrong"), exchange())
+        of_users.append(list(made))
+    assert of_users[0] == of_users[1]
+    assert {(len(b"decoys"), "sha512"), (32, "sha256")} <= set(of_users[0])
 
 
 def test_no_password_of_a_decoy_logs_in() -> None:

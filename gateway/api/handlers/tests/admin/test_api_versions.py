@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.gateway.api.handler_registration import load, served
+from headgate.gateway.api.handler_registration import load, served, versions
+from headgate.gateway.api.handlers import api_versions
 from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.tests.builders import HandlerBroker, refusal
 from headgate.protocol.errors import ErrorCode
@@ -52,7 +53,7 @@ def test_the_requests_of_producers_and_coordinators_are_advertised(node: Handler
 
 
 def test_an_unserved_version_is_answered_with_the_whole_list() -> None:
-    response = unsupported_version({key: (api.served_min, api.served_max) for key, api in load().items()})
+    response = unsupported_version(api_versions.advertised(versions(load())))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert set(advertised(response)) == set(load())
 
