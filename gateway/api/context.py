@@ -154,6 +154,13 @@ class Services:
     """The reloads of the listeners over TLS; None if there is no such listener."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
     """The number of refused rows in otherwise successful responses, by error."""
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The refused rows of Produce and Fetch, by API and existing topic."""
+
+    def note_failure(self, api: str, topic: str) -> None:
+        """Count a refused row. Names that no topic has are not remembered."""
+        if topic in self.metadata.image.topics:
+            self.failures[api, topic] += 1
 
 
 @dataclass(slots=True)

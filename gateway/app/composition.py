@@ -35,10 +35,12 @@ from headgate.gateway.coordinator.transactions.transaction_coordinator import Tr
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
-from headgate.gateway.maintenance.replication_metrics import ReplicationMetrics
 from headgate.gateway.maintenance.token_expiry import TokenExpiry
 from headgate.gateway.maintenance.unread_offsets import UnreadOffsets
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metrics.broker_metrics import LoopLoad, measure_broker
+from headgate.gateway.metrics.partition_metrics import PartitionMetrics
+from headgate.gateway.metrics.replication_metrics import ReplicationMetrics
 from headgate.gateway.network.admission.address_limits import AddressLimits
 from headgate.gateway.network.admission.connection_quotas import Limits
 from headgate.gateway.network.admission.settings import limits_of, proxies_of
@@ -51,7 +53,7 @@ from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetche
 from headgate.gateway.replication.in_sync_replicas import IsrChanges
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.clock import Clock, SystemClock
+from headgate.gateway.runtime.clock import Clock, SystemClock, thread_cpu_s
 from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
@@ -464,9 +466,15 @@ class BrokerParts:
         self.metrics.labelled("quota.throttle.seconds", ("quota",), self.quotas.count_throttle_seconds)
         self.metrics.gauge("quota.clients", lambda: self.quotas.bucket_count)
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
-        ReplicationMetrics(
-            self.metrics, self.partitions, self.fetchers, self.config.node_id, lambda: self.metadata.image
-        )
+        node_id, detail = self.config.node_id, self.config.headgate_metrics_detail
+        ReplicationMetrics(self.metrics, self.partitions, self.fetchers, node_id, self._present_image)
+        failures = self.services.failures
+        PartitionMetrics(self.metrics, self.partitions, failures, node_id, self._present_image, detail)
+        load = LoopLoad(self.clock, thread_cpu_s)
+        measure_broker(self.metrics, self.services, self.server, self._present_image, load, self.log_manager.files)
+
+    def _present_image(self) -> Image:
+        return self.metadata.image
 
     def start(self) -> None:
         """Begin all recurring work. The scheduler runs."""

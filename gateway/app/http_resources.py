@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HEALTH: Final = ("headgate.gateway.http.health", "headgate.gateway.http.json_body")
 _JSON: Final = ("headgate.gateway.http.json_body",)
-_EXPOSITION: Final = ("headgate.gateway.runtime.exposition",)
+_EXPOSITION: Final = ("headgate.gateway.metrics.exposition",)
 
 
 def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
@@ -42,7 +42,7 @@ def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
 
 
 def _metrics(parts: BrokerParts) -> HttpAnswer:
-    from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
+    from headgate.gateway.metrics.exposition import CONTENT_TYPE_LATEST, exposition
 
     return HttpAnswer(CONTENT_TYPE_LATEST, exposition(parts.metrics))
 

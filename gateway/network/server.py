@@ -95,7 +95,7 @@ class Server:
         self._clock = clock
         self._scheduler = scheduler
         self._log = LimitedLog(logger, clock)
-        self._memory = MemoryBudget(limits.max_memory_bytes)
+        self.memory = MemoryBudget(limits.max_memory_bytes)
         self._put_first = self.put_first  # one object for all clients
         self._accepting = trio.CancelScope()
         self.stopped = trio.Event()
@@ -389,7 +389,7 @@ class Server:
 
     def _connect(self, client: Client) -> Connection:
         limits = self._limits
-        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._report_fault)
+        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self.memory, self._report_fault)
         connection.active_ms = self._clock.monotonic_ms()
         client.put_first = self._put_first
         if self._logins is not None:

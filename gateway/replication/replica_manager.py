@@ -124,6 +124,8 @@ class ReplicaManager:
         self.followership = Followership(self._states, self.directories, log_manager, config, tasks, fetchers)
         self._files_changed = WaitList()
         """Touched when the files of partitions were opened, created or renamed."""
+        self.replicated_bytes_out = 0
+        """The bytes that followers were answered with."""
 
     def __iter__(self) -> Iterator[Replica]:
         """The replicas of this broker: the online ones, then the others."""

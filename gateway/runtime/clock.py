@@ -25,3 +25,8 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         return time.monotonic() * 1000.0
+
+
+def thread_cpu_s() -> float:
+    """The CPU time of the calling thread, in seconds."""
+    return time.thread_time()

@@ -1,14 +1,14 @@
 """Counters, gauges and histograms of a broker.
 
 A counter is incremented at the event, which costs one addition; a gauge is a function that is called at each reading of
-the metrics. Names are words with dots, as in `compaction.runs`; `gateway.runtime.metrics_table` has the exposed name
-and the meaning of each.
+the metrics. Names are words with dots, as in `compaction.runs`; `gateway.metrics` has the exposed names
+and the meanings.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.steps import Steps, finish
@@ -59,6 +59,21 @@ class Labelled(NamedTuple):
     read: Callable[[], Values]
 
 
+TableRow: TypeAlias = tuple[tuple[str, ...], Sequence[int | float | None]]
+"""The label values of a row, and a number for each column; None: there is none."""
+
+
+class Table(NamedTuple):
+    """Metrics of the same labels, of which there may be thousands: a row for each partition, a column for each metric.
+
+    `read` is called at each reading of the metrics. The rows are made in steps.
+    """
+
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    read: Callable[[], Steps[Sequence[TableRow]]]
+
+
 class Metrics:
     """The metrics of one broker, by name."""
 
@@ -66,6 +81,7 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._labelled: dict[str, Labelled] = {}
+        self.tables: list[Table] = []
         self.surveys: list[Callable[[], Steps[None]]] = []
         """Work before each reading of the metrics: it counts what may be thousands, for gauges, in steps."""
 
@@ -82,6 +98,12 @@ class Metrics:
     def labelled(self, name: str, labels: tuple[str, ...], read: Callable[[], Values]) -> None:
         """Register a metric with labels: `read` is called at each reading. A second of the same name replaces it."""
         self._labelled[name] = Labelled(labels, read)
+
+    def table(
+        self, labels: tuple[str, ...], columns: tuple[str, ...], read: Callable[[], Steps[Sequence[TableRow]]]
+    ) -> None:
+        """Register metrics of the same labels: `columns` has their names."""
+        self.tables.append(Table(labels, columns, read))
 
     def snapshot(self) -> dict[str, float]:
         """The present values of all metrics without labels, by name in alphabetical order."""

@@ -140,6 +140,16 @@ class Scheduler:
             raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
         self._workers.run(work, resume)
 
+    @property
+    def running_works(self) -> int:
+        """The number of works in worker threads, or before them."""
+        return 0 if self._workers is None else self._workers.running
+
+    @property
+    def worker_threads(self) -> int:
+        """The number of worker threads."""
+        return 0 if self._workers is None else self._workers.threads
+
     def reads(self, disk: str) -> BoundedExecutor:
         """The threads that read from a disk for clients. `disk`: the path of the log directory."""
         share = self._reads.get(disk)

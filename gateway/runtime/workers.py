@@ -49,7 +49,7 @@ class Workers:
         self._most = most
         self._queue: SimpleQueue[tuple[Callable[[], Any], _Resume] | None] = SimpleQueue()
         self._ended: deque[tuple[_Resume, Any]] = deque()
-        self._threads = 0
+        self.threads = 0
         self.running = 0
         """The number of works whose results were not taken by `ended`."""
 
@@ -59,12 +59,12 @@ class Workers:
         If the system allows not even one thread, the result is a RuntimeError.
         """
         self.running += 1
-        if self.running > self._threads and self._threads < self._most:
+        if self.running > self.threads and self.threads < self._most:
             try:
                 threading.Thread(target=self._serve, name=f"worker {next(_numbers)}", daemon=True).start()
-                self._threads += 1
+                self.threads += 1
             except (RuntimeError, MemoryError) as error:
-                if not self._threads:
+                if not self.threads:
                     self._ended.append((resume, error))
                     self._wake()
                     return
@@ -79,9 +79,9 @@ class Workers:
 
     def close(self) -> None:
         """End each thread after its present work."""
-        for _ in range(self._threads):
+        for _ in range(self.threads):
             self._queue.put(None)
-        self._threads = 0
+        self.threads = 0
 
     def _serve(self) -> None:
         while (item := self._queue.get()) is not None:

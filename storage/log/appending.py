@@ -305,6 +305,12 @@ def _undo(log: Log, staged: PendingWrite, error: OSError | KafkaError) -> KafkaE
 
 def _note_written(log: Log, staged: PendingWrite) -> None:
     """Note that the staged batches are in the page cache; flush if due. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+    if staged.is_replicated:
+        log.bytes_replicated += staged.size
+        log.records_elsewhere += staged.written[-1][1] + 1 - staged.first_offset
+    else:
+        log.bytes_in += staged.size
+        log.batches_in += len(staged.written)
     if staged.aborted:
         log.segments.active.follow_transactions(staged.aborted)
     if log.end_offset - log.recovery_point < log.config.records_unsynced:

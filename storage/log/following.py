@@ -132,6 +132,7 @@ def _stage(log: Log, staged: PendingWrite, headers: Sequence[BatchHeader], view:
     if headers[0].magic < MAGIC:
         log.segments.active.has_legacy_format = True
         log.epochs.forget_behind(0)  # messages have no epoch: without entries a follower truncates by the watermark
+    staged.is_replicated = True
     position = 0
     for header in headers:
         if header.producer_id != NO_PRODUCER_ID:

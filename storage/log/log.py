@@ -42,7 +42,11 @@ class Log:
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the next offset."""
 
     __slots__ = (
+        "batches_in",
         "being_written",
+        "bytes_in",
+        "bytes_out",
+        "bytes_replicated",
         "config",
         "directory",
         "end_offset",
@@ -60,6 +64,8 @@ class Log:
         "pool",
         "producers",
         "random",
+        "reads_out",
+        "records_elsewhere",
         "recovery_point",
         "segments",
         "staged",
@@ -115,6 +121,12 @@ class Log:
         """The flush, from `flushing.begin` to `flushing.end`."""
         self.sync_error: KafkaError | None = None
         """The error of a failed sync: the content of the disk is unknown since, and the log is not flushed."""
+        self.bytes_in = self.batches_in = self.bytes_replicated = 0
+        """What was appended since the log was opened, as the leader and as a follower."""
+        self.records_elsewhere = offset
+        """The end offset without the records that were appended as the leader since the log was opened."""
+        self.bytes_out = self.reads_out = 0
+        """What consumers were answered with since the log was opened; a read is one answer with records."""
         self.random = random
         self.jitter = random.random()
         """The share of segment.jitter.ms that the active segment has."""
@@ -145,6 +157,11 @@ class Log:
         """The offset after the last batch in the file, without batches that are staged or being written."""
         unwritten = self.being_written or self.staged
         return self.end_offset if unwritten is None else unwritten.first_offset
+
+    @property
+    def records_in(self) -> int:
+        """The offsets that were appended as the leader since the log was opened; no truncation lowers the number."""
+        return self.written_end - self.records_elsewhere
 
     @property
     def stable_offset(self) -> int:
@@ -264,12 +281,17 @@ class Log:
 
     # Recovery and repair
 
+    def _move_end(self, offset: int) -> None:
+        """Let another offset be the next one, without an append."""
+        self.records_elsewhere += offset - self.end_offset
+        self.end_offset = offset
+
     def recovered(self, end_offset: int, unsynced: Sequence[str] = (), *, is_clean: bool) -> None:
         """Take the end of the log that a start has found; `unsynced`: files for the next flush.
 
         After a crash it is unknown whether the leader epochs' file is on the disk.
         """
-        self.end_offset = end_offset
+        self._move_end(end_offset)
         self.indexes_unsynced += unsynced
         if not is_clean:
             self.epochs.is_synced = False
@@ -293,7 +315,7 @@ class Log:
         A thread rebuilds the producers' state, and changes the files.
         """
         self.segments.forget_behind(base_offset, position)
-        self.end_offset = offset
+        self._move_end(offset)
         self.epochs.forget_behind(offset)
         self.is_ahead = True
 
@@ -302,14 +324,16 @@ class Log:
         segments = self.segments
         segments.replace_all(Segment(self.pool, self.directory, offset, created_ms=segments.active.created_ms))
         segments.active.state = GROWING
-        self.start_offset, self.end_offset = start_offset, offset
+        self.start_offset = start_offset
+        self._move_end(offset)
         self.has_transactions = False
         self.epochs.forget_behind(0)
         self.is_ahead = True
 
     def emptied(self, offset: int) -> None:
         """Note that the only segment is empty, and that the next record gets `offset`."""
-        self.start_offset = self.end_offset = self.recovery_point = offset
+        self.start_offset = self.recovery_point = offset
+        self._move_end(offset)
         self.names_unsynced, self.has_transactions = True, False
         self.epochs.truncate_to(0)
         self.reload_producers()

@@ -59,6 +59,7 @@ class PendingWrite:
         "aborted",
         "error",
         "first_offset",
+        "is_replicated",
         "max_bytes",
         "max_offset",
         "max_timestamp",
@@ -76,6 +77,8 @@ class PendingWrite:
         self.aborted: tuple[AbortedTransaction, ...] = ()
         """The aborted transactions that end in these batches."""
         self.size = 0
+        self.is_replicated = False
+        """Whether the leader made the batches, and this broker follows."""
         self.error: KafkaError | None = None
         """The error of the write, or of the flush after the write."""
         self.max_bytes = self.max_timestamp = self.max_offset = 0

@@ -359,13 +359,16 @@ class FetchPlan:
 
     def _select_some(self, topics: RowsByTopic, rows: FetchRows, start: int = 0) -> RowsByTopic:
         """Add the rows from number `start` on to their topics."""
-        turn = self.turn
+        turn, count = self.turn, self.reader.count_out
         is_remembered = turn.items is not None
         partitions = turn.partitions[start : start + AT_ONCE] if start else turn.partitions
         for number, ((key, _), row) in enumerate(zip(partitions, rows, strict=False), start):
             if is_remembered and not turn.select(number, row):
                 release(row)
-            elif key in topics:
+                continue
+            if row.records:
+                count(key, row)
+            if key in topics:
                 topics[key].partitions.append(row)
             elif isinstance(key, str):
                 topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])

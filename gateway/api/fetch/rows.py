@@ -116,6 +116,17 @@ class PartitionReader:
             return replica.waiters
         return replica.progress.waiters
 
+    def count_out(self, key: TopicKey, row: PartitionData) -> None:
+        """Count records that are about to be sent: for their partition, or as replicated."""
+        size = len(row.records or b"")
+        if self.follower is not None:
+            self._partitions.replicated_bytes_out += size
+            return
+        replica = self._partitions.online.get((self._topic(key), row.partition_index))
+        if replica is not None:
+            replica.log.bytes_out += size
+            replica.log.reads_out += 1
+
     def find(self, key: TopicKey, index: int) -> Replica:
         """The partition; sets `isolation_level`. Raises KafkaError."""
         partitions = self._partitions
@@ -136,6 +147,7 @@ class PartitionReader:
 
     def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
         self.is_urgent = True
+        self._context.broker.note_failure("Fetch", self._topic(key))
         code, _ = refusal(self._context.broker, error, self._topic(key), wanted.partition)
         row = PartitionData(wanted.partition, code, -1, records=b"")
         if code in HINTED:
@@ -150,8 +162,10 @@ class PartitionReader:
 
     def _topic(self, key: TopicKey) -> str:
         """The topic name of a key; empty if the topic is unknown."""
+        if isinstance(key, str):
+            return key
         with contextlib.suppress(KafkaError):
-            return key if isinstance(key, str) else self._partitions.topic_name(key)
+            return self._partitions.topic_name(key)
         return ""
 
     def _known(self, code: ErrorCode) -> ErrorCode:

@@ -311,6 +311,7 @@ def _refuse(
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     if isinstance(error, UnverifiedTransaction):
         return delay_unverified(topic, data, error.header, context, delayed)
+    context.broker.note_failure("Produce", topic)
     code, message = _known(refusal(context.broker, error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import headgate.gateway
-from headgate.gateway.runtime.metrics_table import COUNTER, METRICS
+from headgate.gateway.metrics.metrics_table import COUNTER, METRICS
 
 ROOT = Path(headgate.gateway.__file__).resolve().parents[1]
 UNITS = ("seconds", "bytes", "percent")

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from headgate.gateway.maintenance.replication_metrics import AT_ONCE, ReplicationMetrics, count_leaderless
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metrics.replication_metrics import AT_ONCE, ReplicationMetrics, count_leaderless
 from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.runtime.metrics import Metrics

@@ -6,18 +6,21 @@ Names follow the conventions of Prometheus: a prefix, the unit as the last word,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 
 class Row(NamedTuple):
-    """One metric."""
+    """One metric. `labels`: the exposed names of those labels that have another name here."""
 
     name: str
     exposed: str
     type: str
     help: str
+    labels: Mapping[str, str] = MappingProxyType({})
 
 
 METRICS = (
@@ -31,6 +34,43 @@ METRICS = (
         "Operations that headgate.authorizer.mode=observe allowed and the ACLs would refuse, by operation and resource type."),
     Row("audit.lines", "headgate_audit_lines_total", COUNTER, "Lines written to headgate.audit.log."),
     Row("audit.lines.lost", "headgate_audit_lines_lost_total", COUNTER, "Lines that headgate.audit.log lost, as its disk refused them or was too slow."),
+    Row("bytes.in", "headgate_in_bytes_total", COUNTER, "Bytes of record batches that producers and this broker appended, all topics."),
+    Row("records.in", "headgate_in_records_total", COUNTER, "Records of these batches."),
+    Row("batches.in", "headgate_in_batches_total", COUNTER, "These batches."),
+    Row("bytes.out", "headgate_out_bytes_total", COUNTER, "Bytes of records that consumers were answered with, all topics."),
+    Row("reads.out", "headgate_out_reads_total", COUNTER, "Partitions with records in answers to consumers."),
+    Row("replicated.bytes.in", "headgate_replicated_in_bytes_total", COUNTER, "Bytes that this broker copied from leaders."),
+    Row("replicated.bytes.out", "headgate_replicated_out_bytes_total", COUNTER, "Bytes that followers copied from this broker."),
+    Row("failed.produces", "headgate_failed_produces_total", COUNTER, "Refused partitions of Produce."),
+    Row("failed.fetches", "headgate_failed_fetches_total", COUNTER, "Refused partitions of Fetch."),
+    Row("topic.bytes.in", "headgate_topic_in_bytes_total", COUNTER, "Bytes of appended batches, by topic."),
+    Row("topic.records.in", "headgate_topic_in_records_total", COUNTER, "Appended records, by topic."),
+    Row("topic.bytes.out", "headgate_topic_out_bytes_total", COUNTER, "Bytes of records for consumers, by topic."),
+    Row("topic.failed.produces", "headgate_topic_failed_produces_total", COUNTER, "Refused partitions of Produce, by topic."),
+    Row("topic.failed.fetches", "headgate_topic_failed_fetches_total", COUNTER, "Refused partitions of Fetch, by topic."),
+    Row("topic.partitions", "headgate_topic_partitions", GAUGE, "Partitions of a topic, at the leader of its partition 0."),
+    Row("partition.bytes.in", "headgate_partition_in_bytes_total", COUNTER, "Bytes of appended batches, by partition."),
+    Row("partition.records.in", "headgate_partition_in_records_total", COUNTER, "Appended records, by partition."),
+    Row("partition.bytes.out", "headgate_partition_out_bytes_total", COUNTER, "Bytes of records for consumers, by partition."),
+    Row("partition.size.bytes", "headgate_partition_size_bytes", GAUGE, "Size of the segments of a partition led here."),
+    Row("partition.start.offset", "headgate_partition_start_offset", GAUGE, "First offset of a partition led here."),
+    Row("partition.end.offset", "headgate_partition_end_offset", GAUGE, "High watermark of a partition led here: consumers read up to it."),
+    Row("partition.unstable.records", "headgate_partition_unstable_records", GAUGE,
+        "Records behind the last stable offset: read_committed consumers wait for the end of a transaction."),
+    Row("loop.cpu.seconds", "headgate_loop_cpu_seconds_total", COUNTER, "CPU time of the event loop's thread."),
+    Row("loop.idle.percent", "headgate_loop_idle_percent", GAUGE, "Share of time in which the event loop did not compute, since the reading before."),
+    Row("worker.threads", "headgate_worker_threads", GAUGE, "Worker threads."),
+    Row("worker.running", "headgate_worker_running", GAUGE, "Works in these threads, waiting ones included."),
+    Row("memory.request.bytes", "headgate_memory_request_bytes", GAUGE, "Bytes of queued.max.request.bytes in use by requests that are received."),
+    Row("memory.parsed.bytes", "headgate_memory_parsed_bytes", GAUGE, "Bytes of queued.max.request.bytes in use by parsed large requests."),
+    Row("conversions.waiting.bytes", "headgate_conversions_waiting_bytes", GAUGE, "Bytes that wait for a conversion between formats."),
+    Row("listener.connections", "headgate_listener_connections", GAUGE, "Open connections, by listener."),
+    Row("disk.read.bytes", "headgate_disk_read_bytes_total", COUNTER, "Bytes that this process had the disks read (Linux)."),
+    Row("disk.written.bytes", "headgate_disk_written_bytes_total", COUNTER, "Bytes that this process had the disks write (Linux)."),
+    Row("controller.active", "headgate_controller_active", GAUGE, "Whether this broker is the cluster's controller: 1, or 0."),
+    Row("cluster.brokers", "headgate_cluster_brokers", GAUGE, "Live brokers of the cluster, at its controller; 0 at others."),
+    Row("cluster.topics", "headgate_cluster_topics", GAUGE, "Topics of the cluster, at its controller; 0 at others."),
+    Row("cluster.partitions", "headgate_cluster_partitions", GAUGE, "Partitions of the cluster, at its controller; 0 at others."),
     Row("requests.parked", "headgate_requests_parked", GAUGE, "Requests that wait: for records, for a disk, for members of a group."),
     Row("quota.throttled", "headgate_quota_throttled_total", COUNTER, "Throttled requests and refused connections, by quota."),
     Row("quota.throttle.seconds", "headgate_quota_throttle_seconds_total", COUNTER, "The sum of throttle times, by quota."),

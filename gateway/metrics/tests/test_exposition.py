@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.gateway.runtime.exposition import SAMPLES_AT_ONCE, exposition
+from headgate.gateway.metrics.exposition import SAMPLES_AT_ONCE, exposition
 from headgate.gateway.runtime.metrics import Histogram, Metrics
 from headgate.protocol.steps import Steps
 
