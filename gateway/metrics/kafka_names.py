@@ -15,10 +15,9 @@ from typing import Final
 from headgate.gateway.metrics.metrics_table import COUNTER, GAUGE, Row
 
 _REQUEST: Final = {"api": "request"}
-_GROUP: Final = {"group": "consumergroup"}
 
 KAFKA_NAMES: Final = (
-    # kafka_exporter
+    # Partitions by kafka_exporter
     Row("cluster.brokers", "kafka_brokers", GAUGE, "Live brokers of the cluster, at its controller."),
     Row("broker.address", "kafka_broker_info", GAUGE, "The brokers with an address of each, at the controller."),
     Row("topic.partitions", "kafka_topic_partitions", GAUGE, "Partitions of a topic, at the leader of its partition 0."),
@@ -29,7 +28,7 @@ KAFKA_NAMES: Final = (
     Row("partition.replicas", "kafka_topic_partition_replicas", GAUGE, "Replicas."),
     Row("partition.in.sync.replicas", "kafka_topic_partition_in_sync_replica", GAUGE, "In-sync replicas."),
     Row("partition.under.replicated", "kafka_topic_partition_under_replicated_partition", GAUGE, "1 if a replica is not in sync."),
-    # JMX: traffic; the sample without a topic is the sum
+    # Traffic by the JMX exporter; the sample without a topic is the sum
     Row("bytes.in", "kafka_server_brokertopicmetrics_bytesin_total", COUNTER, "Bytes of appended batches."),
     Row("topic.bytes.in", "kafka_server_brokertopicmetrics_bytesin_total", COUNTER, "Bytes of appended batches."),
     Row("bytes.out", "kafka_server_brokertopicmetrics_bytesout_total", COUNTER, "Bytes of records for consumers."),
@@ -46,7 +45,7 @@ KAFKA_NAMES: Final = (
     Row("topic.failed.fetches", "kafka_server_brokertopicmetrics_failedfetchrequests_total", COUNTER, "Refused partitions of Fetch."),
     Row("replicated.bytes.in", "kafka_server_brokertopicmetrics_replicationbytesin_total", COUNTER, "Bytes copied from leaders."),
     Row("replicated.bytes.out", "kafka_server_brokertopicmetrics_replicationbytesout_total", COUNTER, "Bytes copied by followers."),
-    # JMX: requests
+    # Requests by the JMX exporter
     Row("requests", "kafka_network_requestmetrics_requests_total", COUNTER, "Requests by API and version.", _REQUEST),
     Row("request.errors", "kafka_network_requestmetrics_errors_total", COUNTER, "Requests refused as a whole.", _REQUEST),
     Row("listener.connections", "kafka_server_socket_server_metrics_connection_count", GAUGE, "Open connections."),
@@ -56,7 +55,7 @@ KAFKA_NAMES: Final = (
         "The same: one loop reads and handles requests."),
     Row("disk.read.bytes", "kafka_server_kafkaserver_linux_disk_read_bytes", GAUGE, "Bytes that the disks read for this process."),
     Row("disk.written.bytes", "kafka_server_kafkaserver_linux_disk_write_bytes", GAUGE, "Bytes that the disks wrote for this process."),
-    # JMX: replicas and the controller
+    # Replicas and the controller by the JMX exporter
     Row("partitions", "kafka_server_replicamanager_partitioncount", GAUGE, "Partitions with a log here."),
     Row("partitions.led", "kafka_server_replicamanager_leadercount", GAUGE, "Partitions led here."),
     Row("partitions.under.replicated", "kafka_server_replicamanager_underreplicatedpartitions", GAUGE, "Partitions led here with replicas not in sync."),
@@ -73,7 +72,7 @@ KAFKA_NAMES: Final = (
     Row("cluster.topics", "kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics, at the controller."),
     Row("cluster.partitions", "kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions, at the controller."),
     Row("disk.offline.directories", "kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories whose disk fails."),
-    # JMX: partitions
+    # Partitions by the JMX exporter
     Row("partition.size.bytes", "kafka_log_log_size", GAUGE, "Bytes of the segments."),
     Row("partition.segments", "kafka_log_log_numlogsegments", GAUGE, "Segments."),
     Row("partition.start.offset", "kafka_log_log_logstartoffset", GAUGE, "The first offset."),
@@ -91,7 +90,7 @@ FRACTIONS: Final = frozenset(row.exposed for row in KAFKA_NAMES if row.name == "
 """Kafka's shares are fractions of 1; ours are percent."""
 
 UNANSWERED: Final[Mapping[str, str]] = {
-    "kafka_controller_controllerstats_uncleanleaderelections_total": "not counted yet; the log names each unclean election",
+    "kafka_controller_controllerstats_uncleanleaderelections_total": "unclean elections are not counted",
     "kafka_network_requestmetrics_totaltimems": "a quantile of a histogram: histogram_quantile over headgate_request_seconds_bucket",
     "kafka_server_raftmetrics_current_leader": "there is no quorum of KRaft: headgate_controller_active names the controller",
     "kafka_server_raftmetrics_current_state": "there is no quorum of KRaft",

@@ -30,8 +30,10 @@ PRODUCE, FETCH = "Produce", "Fetch"
 TRAFFIC: Final = ("bytes.in", "records.in", "batches.in", "bytes.out", "reads.out")
 SUMS: Final = (*TRAFFIC, "replicated.bytes.in")
 _NOTHING: Final = (0,) * len(SUMS)
-_PARTITION_COLUMNS: Final = (
-    *(f"partition.{name}" for name in TRAFFIC),
+PARTITION_COLUMNS: Final = (
+    "partition.bytes.in",
+    "partition.records.in",
+    "partition.bytes.out",
     "partition.size.bytes",
     "partition.segments",
     "partition.start.offset",
@@ -46,7 +48,7 @@ _PARTITION_COLUMNS: Final = (
     "partition.under.min.isr",
     "partition.at.min.isr",
 )
-_TOPIC_COLUMNS: Final = (
+TOPIC_COLUMNS: Final = (
     *(f"topic.{name}" for name in TRAFFIC),
     "topic.failed.produces",
     "topic.failed.fetches",
@@ -74,9 +76,9 @@ class PartitionMetrics:
         self._totals = [0] * len(SUMS)
         self._seen: dict[tuple[str, int], tuple[int, ...]] = {}
         if detail == BY_PARTITION:
-            metrics.table(("topic", "partition"), _PARTITION_COLUMNS, self.by_partition)
+            metrics.table(("topic", "partition"), PARTITION_COLUMNS, self.by_partition)
         if detail != BY_BROKER:
-            metrics.table(("topic",), _TOPIC_COLUMNS, self.by_topic)
+            metrics.table(("topic",), TOPIC_COLUMNS, self.by_topic)
         metrics.surveys.append(self._sum_up)
         for place, name in enumerate(SUMS):
             metrics.gauge(name, partial(self._totals.__getitem__, place))
@@ -97,7 +99,9 @@ class PartitionMetrics:
         log, replicas, in_sync = replica.log, replica.replicas, len(replica.isr)
         least = log.config.min_insync_replicas
         return (
-            *_traffic(replica),
+            log.bytes_in,
+            log.records_in,
+            log.bytes_out,
             log.segments.size,
             len(log.segments),
             log.start_offset,
