@@ -52,6 +52,8 @@ COMMANDS = {
         "headgate.spark.command:main", "Spark over topics: jars, options, loads, positions; `headgate spark help`"
     ),
     "metrics": Command("headgate.tools.metrics:main", "read the metrics of a broker, as Prometheus does"),
+    "dashboard": Command("headgate.tools.monitoring.dashboard:main", "print a dashboard for Grafana"),
+    "alerts": Command("headgate.tools.monitoring.alerts:main", "print alerting rules for Prometheus"),
     "metadata": Command(
         "headgate.gateway.app.cli:metadata", "carry a stopped broker's metadata to ZooKeeper, or back to its own log"
     ),
