@@ -1,6 +1,6 @@
 """`headgate dashboard`: print a dashboard for Grafana, which asks Prometheus for the metrics of all brokers.
 
-The dashboard is Grafana's JSON model: import the output, and choose the Prometheus. Exit codes: 0 done, 2 called wrongly.
+The dashboard is Grafana's JSON model: import the output, and choose the Prometheus. Exit codes: 0 done, 2 usage.
 """
 
 from __future__ import annotations
