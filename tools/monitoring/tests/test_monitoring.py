@@ -29,7 +29,7 @@ def test_every_plot_asks_for_a_metric_of_the_page(capsys: pytest.CaptureFixture[
 
 
 def test_no_plot_covers_another() -> None:
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in dashboard.dashboard()["panels"]:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
