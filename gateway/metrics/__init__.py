@@ -1,1 +1,1 @@
-"""What a broker tells of itself in numbers: tables of names, surveys before a reading, and the text of Prometheus."""
+"""Metrics of a broker: tables of their names, surveys before a reading, and the text of Prometheus."""

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from headgate.gateway.metrics.kafka_names import FRACTIONS, KAFKA_NAMES
 from headgate.gateway.metrics.metrics_table import COUNTER, HISTOGRAM, METRICS, Row
-from headgate.gateway.runtime.metrics import LATENCY_BOUNDS_S, Histogram, Metrics, Table, TableRow
+from headgate.gateway.runtime.metrics import LATENCY_BOUNDS_S, Histogram, Metrics, MetricTable, TableRow
 
 __all__ = ["CONTENT_TYPE_LATEST", "exposition"]
 
@@ -46,7 +46,7 @@ class _SingleMetric(Collector):
 class _TableText:
     """The rows of one table, as they are at this reading."""
 
-    def __init__(self, table: Table, rows: Sequence[TableRow]) -> None:
+    def __init__(self, table: MetricTable, rows: Sequence[TableRow]) -> None:
         self._table = table
         self._rows = rows
         self._places = {name: place for place, name in enumerate(table.columns)}

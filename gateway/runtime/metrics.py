@@ -63,7 +63,7 @@ TableRow: TypeAlias = tuple[tuple[str, ...], Sequence[int | float | None]]
 """The label values of a row, and a number for each column; None: there is none."""
 
 
-class Table(NamedTuple):
+class MetricTable(NamedTuple):
     """Metrics of the same labels, of which there may be thousands: a row for each partition, a column for each metric.
 
     `read` is called at each reading of the metrics. The rows are made in steps.
@@ -81,7 +81,7 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._labelled: dict[str, Labelled] = {}
-        self.tables: list[Table] = []
+        self.tables: list[MetricTable] = []
         self.surveys: list[Callable[[], Steps[None]]] = []
         """Work before each reading of the metrics: it counts what may be thousands, for gauges, in steps."""
 
@@ -103,7 +103,7 @@ class Metrics:
         self, labels: tuple[str, ...], columns: tuple[str, ...], read: Callable[[], Steps[Sequence[TableRow]]]
     ) -> None:
         """Register metrics of the same labels: `columns` has their names."""
-        self.tables.append(Table(labels, columns, read))
+        self.tables.append(MetricTable(labels, columns, read))
 
     def snapshot(self) -> dict[str, float]:
         """The present values of all metrics without labels, by name in alphabetical order."""

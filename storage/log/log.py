@@ -122,11 +122,11 @@ class Log:
         self.sync_error: KafkaError | None = None
         """The error of a failed sync: the content of the disk is unknown since, and the log is not flushed."""
         self.bytes_in = self.batches_in = self.bytes_replicated = 0
-        """What was appended since the log was opened, as the leader and as a follower."""
+        """Bytes and batches appended as the leader, and bytes as a follower, since the log was opened."""
         self.records_elsewhere = offset
         """The end offset without the records that were appended as the leader since the log was opened."""
         self.bytes_out = self.reads_out = 0
-        """What consumers were answered with since the log was opened; a read is one answer with records."""
+        """Bytes sent to consumers since the log was opened, and answers with records."""
         self.random = random
         self.jitter = random.random()
         """The share of segment.jitter.ms that the active segment has."""
@@ -178,6 +178,11 @@ class Log:
         """Whether a checkpoint must have the start: it is within a segment, or a crash may bring segments back."""
         may_come_back = self.names_unsynced or self.flushing is not None or self.segments.are_being_replaced
         return self.start_offset > (0 if may_come_back else self.segments[0].base_offset)
+
+    def count_read(self, size: int) -> None:
+        """Count an answer to a consumer, with so many bytes."""
+        self.bytes_out += size
+        self.reads_out += 1
 
     def configure(self, config: LogConfig) -> None:
         """Use these settings from now on."""

@@ -124,8 +124,7 @@ class PartitionReader:
             return
         replica = self._partitions.online.get((self._topic(key), row.partition_index))
         if replica is not None:
-            replica.log.bytes_out += size
-            replica.log.reads_out += 1
+            replica.log.count_read(size)
 
     def find(self, key: TopicKey, index: int) -> Replica:
         """The partition; sets `isolation_level`. Raises KafkaError."""

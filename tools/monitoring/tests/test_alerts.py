@@ -1,0 +1,21 @@
+"""The alerts: they ask for metrics that the page has, and each has a cure."""
+
+import pytest
+
+from headgate.tools.monitoring import alerts
+from headgate.tools.monitoring.tests.page import not_on_page
+
+
+def test_every_alert_asks_for_a_metric_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert alerts.main([]) == 0
+    text = capsys.readouterr().out
+    assert not_on_page(text) == []
+    assert text.count("- alert: ") == text.count("severity: ") == len(alerts.alerts())
+
+
+def test_each_alert_has_a_name_and_a_cure_of_its_own() -> None:
+    found = alerts.alerts()
+    assert len({alert.name for alert in found}) == len(found)
+    for alert in found:
+        assert alert.summary.endswith("."), alert.name
+        assert alert.cure.endswith("."), alert.name
