@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import NamedTuple
 
+from headgate.protocol.spark.checkpoint import NextOffsets
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import checkpoint, topic_ids, transfer
 from headgate.spark.positions.check import CheckStatus, PartitionCheck, check, sentence
@@ -58,8 +59,8 @@ def run_lag(connect: Connect, options: argparse.Namespace) -> CommandResult:
 class _Subject(NamedTuple):
     """A checkpoint, or the output of a load, to check. `folder`: for noted ids."""
 
-    offsets: checkpoint.NextOffsets
-    planned: checkpoint.NextOffsets
+    offsets: NextOffsets
+    planned: NextOffsets
     noted: TopicIds
     notes: list[str]
     folder: checkpoint.Folder | None

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from headgate.protocol.client.failure import Failure
+from headgate.protocol.spark.checkpoint import NextOffsets
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.positions.checkpoint import NextOffsets
 from headgate.tools.groups.offsets import PartitionEnds, is_unknown_partition
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.protocol.security.client_security import ClientSecurity
+from headgate.protocol.spark.checkpoint import NextOffsets
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import topic_ids
-from headgate.spark.positions.checkpoint import NextOffsets, open_folder
+from headgate.spark.positions.checkpoint import open_folder
 from headgate.tools.client.client import PLAINTEXT, ClientError
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.offsets import OffsetAndMetadata, commit_offsets

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from headgate.protocol.spark.checkpoint import NextOffsets
+from headgate.protocol.spark.checkpoint_files import MalformedCheckpoint, lowest, parse_positions
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.positions.checkpoint import NextOffsets
-from headgate.spark.positions.checkpoint_files import MalformedCheckpoint, lowest, parse_positions
 
 
 class BatchRecord(NamedTuple):

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headgate.protocol.spark.checkpoint import rates
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.spark.positions import checkpoint, topic_ids
 from headgate.tools.arguments import now_ms
@@ -107,7 +108,7 @@ def _of_checkpoint(location: OffsetLocation) -> LocationOffsets:
     if found.foreign:
         notes.append(f"{location}: the sources {', '.join(found.foreign)} do not read Kafka, and are left out")
     offsets = {partition: OffsetAndMetadata(offset) for partition, offset in found.offsets.items()}
-    return LocationOffsets(offsets, None, checkpoint.rates(found.batches), tuple(notes), topic_ids.read(folder).ids)
+    return LocationOffsets(offsets, None, rates(found.batches), tuple(notes), topic_ids.read(folder).ids)
 
 
 def _of_group(location: OffsetLocation, cluster: Cluster) -> LocationOffsets:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.spark.positions.checkpoint import ALL_BATCHES, CheckpointBatch, read_checkpoint
+from headgate.protocol.spark.checkpoint import CheckpointBatch
+from headgate.spark.positions.checkpoint import ALL_BATCHES, read_checkpoint
 from headgate.spark.positions.history import BatchRecord, parse_lines
 from headgate.spark.positions.lag import ReaderLag
 from headgate.spark.positions.locations import CHECKPOINT

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from headgate.protocol.spark.checkpoint_files import MalformedCheckpoint, decode
 from headgate.spark.positions.checkpoint import Folder
-from headgate.spark.positions.checkpoint_files import MalformedCheckpoint, decode
 from headgate.storage.disk.layout import format_id, parse_id
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.output import UsageError

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headgate.spark.positions import checkpoint_files
+from headgate.protocol.spark import checkpoint_files
 from headgate.spark.positions.checkpoint import open_folder
 from headgate.spark.sink.marker import QueryBatch, SinkRefused, SourceOffsets
 from headgate.tools.output import UsageError

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headgate.protocol.client.failure import Failure
+from headgate.protocol.lag.measurement import UNKNOWN_TIMESTAMP, OffsetStatus, first_unread, measure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.cluster import Cluster, group_by_failure
-from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP, OffsetStatus, first_unread, measure
 from headgate.tools.groups.members import GroupDescription, MemberDescription
 from headgate.tools.groups.offsets import (
     READ_UNCOMMITTED,

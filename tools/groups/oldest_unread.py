@@ -13,13 +13,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from headgate.protocol.client.failure import Failure
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.lag.measurement import UNKNOWN_TIMESTAMP
+from headgate.protocol.lag.oldest_unread import UnreadResult, first_record
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from headgate.protocol.records import batch
 from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.tools.client.client import Client, ClientError
 from headgate.tools.client.cluster import Answers, Cluster
-from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP
 from headgate.tools.groups.offsets import CONSUMER_REPLICA_ID
 
 _NEWEST_WITH_NAMES = 12
@@ -35,21 +35,10 @@ class FetchPosition(NamedTuple):
     offset: int
 
 
-class _SearchResult(NamedTuple):
-    """The result of one fetch: a timestamp (None: no record before the end), or the offset of the next fetch.
-
-    `is_too_large`: no whole batch fitted, so the partition must be fetched alone.
-    """
-
-    timestamp: int | None
-    next_offset: int = -1
-    is_too_large: bool = False
-
-
 def find_oldest_unread(
     cluster: Cluster, ends: Mapping[FetchPosition, int]
 ) -> tuple[dict[FetchPosition, int | None], dict[FetchPosition, Failure]]:
-    """Timestamps in ms of the first record from each position to its end, for `lag_measurement.measure`; and failures.
+    """Timestamps in ms of the first record from each position to its end, for `protocol.lag.measurement.measure`; and failures.
 
     `ends`: position -> the end offset of its partition. Timestamp None: only gaps and markers. UNKNOWN_TIMESTAMP: the
     broker or the batch is older than Kafka 0.11 (magic 2), or retention has deleted the record meanwhile.
@@ -143,43 +132,13 @@ def _fetch(
                 yield partition, row
 
 
-def _examine(row: PartitionData, offset: int, end: int, *, is_alone: bool) -> _SearchResult | Failure:
+def _examine(row: PartitionData, offset: int, end: int, *, is_alone: bool) -> UnreadResult | Failure:
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return _SearchResult(UNKNOWN_TIMESTAMP)
+        return UnreadResult(UNKNOWN_TIMESTAMP)
     if row.error_code:
         return Failure.of(row.error_code)
     records = row.records if isinstance(row.records, bytes | bytearray | memoryview) else b""
     result = first_record(records, offset, end)
     if result is None:
-        return _SearchResult(None) if is_alone else _SearchResult(None, is_too_large=True)
+        return UnreadResult(None) if is_alone else UnreadResult(None, is_too_large=True)
     return result
-
-
-def first_record(records: bytes | bytearray | memoryview, offset: int, end: int) -> _SearchResult | None:
-    """The timestamp of the first record in these batches from `offset` to before `end`, or the next offset to fetch.
-
-    None: there is no whole batch. Compaction may have removed some or all records of a batch; control batches hold
-    markers, which no consumer receives; the last batch may be incomplete.
-    """
-    view = memoryview(records)
-    position, next_offset = 0, -1
-    while len(view) - position >= batch.HEADER_SIZE:
-        try:
-            header = batch.read_header(view, position)
-            if header.size > len(view) - position:
-                break
-            if not header.is_control:
-                for record in batch.iterate(view[position : position + header.size]):
-                    if record.offset >= end:
-                        return _SearchResult(None)
-                    if record.offset >= offset:
-                        return _SearchResult(record.timestamp)
-        except KafkaError:
-            # An older format, or damage: consumers will meet the error, here the batch has no known time
-            return _SearchResult(UNKNOWN_TIMESTAMP)
-        position += header.size
-        next_offset = header.last_offset + 1
-    if next_offset <= offset:
-        # Whole batches before the offset: the broker answered with records that the request did not ask for
-        return None if next_offset < 0 else _SearchResult(UNKNOWN_TIMESTAMP)
-    return _SearchResult(None) if next_offset >= end else _SearchResult(None, next_offset)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from headgate.protocol.spark.checkpoint import CheckpointBatch, rates
+from headgate.protocol.spark.checkpoint_files import Progress
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.positions.checkpoint import CheckpointBatch, LocalFolder, open_folder, rates, read_checkpoint
-from headgate.spark.positions.checkpoint_files import Progress
+from headgate.spark.positions.checkpoint import LocalFolder, open_folder, read_checkpoint
 from headgate.spark.positions.tests.checkpoints import CheckpointWriter
 from headgate.tools.output import UsageError
 
@@ -129,7 +130,7 @@ def test_a_damaged_checkpoint(written: CheckpointWriter, name: str, content: str
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path, written: CheckpointWriter) -> None:
     for place in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(UsageError, match="is no checkpoint of a query"):
+        with pytest.raises(UsageError, match=": no checkpoint of a query"):
             read_checkpoint(str(place))
     written.commit(7)
     with pytest.raises(UsageError, match="commits has batch 7, but offsets has none"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.spark.positions.checkpoint import CheckpointBatch
+from headgate.protocol.spark.checkpoint import CheckpointBatch
 from headgate.spark.positions.history import build_line
 from headgate.spark.positions.locations import OffsetLocation
 from headgate.spark.positions.plot import Series, draw, of_batches, of_history, run

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from headgate.protocol.spark.checkpoint import Checkpoint
+from headgate.protocol.spark.checkpoint_files import Progress, parse_offsets
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.positions.checkpoint import Checkpoint, read_checkpoint
-from headgate.spark.positions.checkpoint_files import Progress, parse_offsets
+from headgate.spark.positions.checkpoint import read_checkpoint
 
 WRITTEN = Path(__file__).with_name("spark_4_2")
 

@@ -1,85 +1,15 @@
-"""The oldest unread record: exact in every kind of batch, and fetched cheaply."""
+"""The oldest unread record is fetched cheaply."""
 
 import pytest
 
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.lag.measurement import UNKNOWN_TIMESTAMP
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from headgate.protocol.records import batch
-from headgate.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.groups.lag_measurement import UNKNOWN_TIMESTAMP
-from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread, first_record
+from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
-END = 100
-
-
-def batch_of(*offsets_and_times: tuple[int, int], base_offset: int, last_offset: int = -1, **options: bool) -> bytes:
-    """A batch as compaction leaves it: some records, and the range that it had."""
-    records = [batch.Record(offset, timestamp, b"k", b"v") for offset, timestamp in offsets_and_times]
-    data = batch.build(records, base_offset=base_offset, **options)
-    if last_offset >= 0:
-        header = batch.read_header(data)
-        batch.HEADER.pack_into(data, 0, *header._replace(last_offset_delta=last_offset - base_offset))
-        batch.set_crc(data)
-    return bytes(data)
-
-
-TEN_TO_TWELVE = batch_of((10, 1000), (11, 1100), (12, 900), base_offset=10)
-
-
-@pytest.mark.parametrize("offset, timestamp", [(10, 1000), (11, 1100), (12, 900), (3, 1000)])
-def test_a_record_in_the_middle_of_a_batch_is_found(offset: int, timestamp: int) -> None:
-    """The record's own time, whatever the order of times; before the batch there is a gap."""
-    assert first_record(TEN_TO_TWELVE, offset, END) == (timestamp, -1, False)
-
-
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_record_in_a_compressed_batch_is_found(codec: int) -> None:
-    data = batch.build([batch.Record(-1, 1000), batch.Record(-1, 2000)], base_offset=5, compression=codec)
-    assert first_record(data, 6, END) == (2000, -1, False)
-
-
-def test_log_append_time_counts() -> None:
-    data = batch.build([batch.Record(-1, 1000)], base_offset=5, log_append_time_ms=7777)
-    assert first_record(data, 5, END) == (7777, -1, False)
-
-
-def test_records_removed_by_compaction_are_skipped() -> None:
-    """Of the batch 20 to 29 the record 22 is left; the next is 30."""
-    data = batch_of((22, 2200), base_offset=20, last_offset=29) + batch_of((30, 3000), base_offset=30)
-    assert first_record(data, 20, END) == (2200, -1, False)
-    assert first_record(data, 23, END) == (3000, -1, False)
-
-
-def test_markers_and_empty_batches_are_no_records() -> None:
-    marker = batch_of((20, 1), base_offset=20, is_control=True, is_transactional=True)
-    empty = batch_of(base_offset=21, last_offset=25)
-    assert first_record(marker + empty + batch_of((26, 2600), base_offset=26), 20, END) == (2600, -1, False)
-    assert first_record(marker + empty, 20, END) == (None, 26, False), "go on behind them"
-    assert first_record(marker + empty, 20, 26) == (None, -1, False), "that is all there is"
-
-
-def test_records_behind_the_end_are_not_unread() -> None:
-    """The end was asked for before the fetch."""
-    assert first_record(batch_of((30, 3000), base_offset=30), 20, 30) == (None, -1, False)
-
-
-def test_an_incomplete_batch_is_not_read() -> None:
-    assert first_record(TEN_TO_TWELVE[:-1], 10, END) is None
-    assert first_record(TEN_TO_TWELVE[:40], 10, END) is None
-    assert first_record(b"", 10, END) is None
-    assert first_record(TEN_TO_TWELVE + TEN_TO_TWELVE[:-1], 13, END) == (UNKNOWN_TIMESTAMP, -1, False), (
-        "older than asked"
-    )
-
-
-@pytest.mark.parametrize("spoilt", [bytes(16) + b"\1", TEN_TO_TWELVE[:60] + b"\xff"], ids=["magic", "count"])
-def test_an_unreadable_batch_has_no_known_time(spoilt: bytes) -> None:
-    """Magic 1, or a count of records that are not there."""
-    data = spoilt + TEN_TO_TWELVE[len(spoilt) :]
-    assert first_record(data, 13, END) == (UNKNOWN_TIMESTAMP, -1, False)
 
 
 def test_each_leader_gets_one_fetch_of_many_partitions(model: ModelCluster) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.tools.groups.lag_measurement import (
+from headgate.protocol.lag.measurement import (
     UNKNOWN_TIMESTAMP,
     Lag,
     OffsetStatus,

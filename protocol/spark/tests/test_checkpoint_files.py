@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.spark.positions.checkpoint_files import (
+from headgate.protocol.spark.checkpoint_files import (
     MAX_FILE_BYTES,
     MalformedCheckpoint,
     Progress,
