@@ -157,6 +157,10 @@ class CoordinatorRuntime(Generic[S]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.replica!r} is being loaded")
             yield coordinator.shard
 
+    def loaded_shards(self) -> list[S]:
+        """The shards of this broker that are loaded."""
+        return [coordinator.shard for coordinator in self._coordinators.values() if coordinator.shard is not None]
+
     def shard_of(self, index: int) -> S | None:
         """The shard of a partition; None while it is being loaded, or if another broker has it."""
         coordinator = self._coordinators.get(index)

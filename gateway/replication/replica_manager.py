@@ -161,6 +161,10 @@ class ReplicaManager:
             raise unknown(topic, index) if found is None else found.refusal(topic, index)
         return replica
 
+    def hosted(self, topic: str, index: int) -> Replica | None:
+        """The replica of a partition on this broker, whoever leads it; None if there is none, or if it is not open."""
+        return self._states.replica((topic, index))
+
     def of_log(self, log: Log) -> Replica | None:
         """The replica of a log; None for the metadata log, or a partition without a replica here."""
         replica = self._states.replica(log.key)

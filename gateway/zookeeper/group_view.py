@@ -87,6 +87,11 @@ class GroupView:
         self._is_failing = self._is_cut = False
         self._unreadable = UnreadableNodes()
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether ZooKeeper did not answer the last read."""
+        return self._is_failing
+
     def list_groups(self) -> Task[Listing]:
         """All readable groups; none while ZooKeeper does not answer."""
         return (yield partial(self._ask, _LISTING, self._read_listing)) or {}

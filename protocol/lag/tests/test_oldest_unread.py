@@ -29,54 +29,52 @@ TEN_TO_TWELVE = batch_of((10, 1000), (11, 1100), (12, 900), base_offset=10)
 @pytest.mark.parametrize("offset, timestamp", [(10, 1000), (11, 1100), (12, 900), (3, 1000)])
 def test_a_record_in_the_middle_of_a_batch_is_found(offset: int, timestamp: int) -> None:
     """The record's own time, whatever the order of times; before the batch there is a gap."""
-    assert first_record(TEN_TO_TWELVE, offset, END) == (timestamp, -1, False)
+    assert first_record(TEN_TO_TWELVE, offset, END) == (timestamp, -1)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_record_in_a_compressed_batch_is_found(codec: int) -> None:
     data = batch.build([batch.Record(-1, 1000), batch.Record(-1, 2000)], base_offset=5, compression=codec)
-    assert first_record(data, 6, END) == (2000, -1, False)
+    assert first_record(data, 6, END) == (2000, -1)
 
 
 def test_log_append_time_counts() -> None:
     data = batch.build([batch.Record(-1, 1000)], base_offset=5, log_append_time_ms=7777)
-    assert first_record(data, 5, END) == (7777, -1, False)
+    assert first_record(data, 5, END) == (7777, -1)
 
 
 def test_records_removed_by_compaction_are_skipped() -> None:
     """Of the batch 20 to 29 the record 22 is left; the next is 30."""
     data = batch_of((22, 2200), base_offset=20, last_offset=29) + batch_of((30, 3000), base_offset=30)
-    assert first_record(data, 20, END) == (2200, -1, False)
-    assert first_record(data, 23, END) == (3000, -1, False)
+    assert first_record(data, 20, END) == (2200, -1)
+    assert first_record(data, 23, END) == (3000, -1)
 
 
 def test_markers_and_empty_batches_are_no_records() -> None:
     marker = batch_of((20, 1), base_offset=20, is_control=True, is_transactional=True)
     empty = batch_of(base_offset=21, last_offset=25)
-    assert first_record(marker + empty + batch_of((26, 2600), base_offset=26), 20, END) == (2600, -1, False)
-    assert first_record(marker + empty, 20, END) == (None, 26, False), "go on behind them"
-    assert first_record(marker + empty, 20, 26) == (None, -1, False), "that is all there is"
+    assert first_record(marker + empty + batch_of((26, 2600), base_offset=26), 20, END) == (2600, -1)
+    assert first_record(marker + empty, 20, END) == (None, 26), "go on behind them"
+    assert first_record(marker + empty, 20, 26) == (None, -1), "that is all there is"
 
 
 def test_records_behind_the_end_are_not_unread() -> None:
     """The end was asked for before the fetch."""
-    assert first_record(batch_of((30, 3000), base_offset=30), 20, 30) == (None, -1, False)
+    assert first_record(batch_of((30, 3000), base_offset=30), 20, 30) == (None, -1)
 
 
 def test_an_incomplete_batch_is_not_read() -> None:
     assert first_record(TEN_TO_TWELVE[:-1], 10, END) is None
     assert first_record(TEN_TO_TWELVE[:40], 10, END) is None
     assert first_record(b"", 10, END) is None
-    assert first_record(TEN_TO_TWELVE + TEN_TO_TWELVE[:-1], 13, END) == (UNKNOWN_TIMESTAMP, -1, False), (
-        "older than asked"
-    )
+    assert first_record(TEN_TO_TWELVE + TEN_TO_TWELVE[:-1], 13, END) == (UNKNOWN_TIMESTAMP, -1), "older than asked"
 
 
 @pytest.mark.parametrize("spoilt", [bytes(16) + b"\1", TEN_TO_TWELVE[:60] + b"\xff"], ids=["magic", "count"])
 def test_an_unreadable_batch_has_no_known_time(spoilt: bytes) -> None:
     """Magic 1, or a count of records that are not there."""
     data = spoilt + TEN_TO_TWELVE[len(spoilt) :]
-    assert first_record(data, 13, END) == (UNKNOWN_TIMESTAMP, -1, False)
+    assert first_record(data, 13, END) == (UNKNOWN_TIMESTAMP, -1)
 
 
 @given(

@@ -1,0 +1,116 @@
+"""Starts and ends of partitions: of those led here from their replicas, of the others by ListOffsets to their leaders.
+
+An end is the high watermark, as in `headgate groups lag` and in Kafka's own tool without another isolation level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from headgate.gateway.lag.requests_to_leaders import RequestsToLeaders
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import PAUSE, Task, gather
+from headgate.protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from headgate.protocol.topic_partition import TopicPartition, by_topic
+
+CONSUMER_REPLICA_ID, READ_UNCOMMITTED, NO_LEADER = -1, 0, -1
+PARTITIONS_AT_ONCE: Final = 400
+"""The partitions of one request: its answer is read in a millisecond."""
+
+
+class Ends(NamedTuple):
+    """The start and the end of a partition, and its leader."""
+
+    start: int
+    end: int
+    leader: int
+
+
+class LedPartitions(Protocol):
+    """The replicas of this broker, as the survey needs them."""
+
+    @property
+    def online(self) -> Mapping[tuple[str, int], Replica]:
+        """The replicas of the partitions that this broker leads."""
+
+
+class PartitionEnds:
+    """The ends of one survey."""
+
+    def __init__(self, image: Image, node_id: int, partitions: LedPartitions) -> None:
+        self._image = image
+        self._node_id = node_id
+        self._online = partitions.online
+        self._found: dict[TopicPartition, Ends | None] = {}
+        self.led_elsewhere: dict[int, list[TopicPartition]] = {}
+        """Leader -> the partitions whose ends it has to tell."""
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether the cluster has the partition."""
+        known = self._image.topics.get(topic)
+        return known is not None and 0 <= index < len(known.partitions)
+
+    def find(self, topic: str, index: int) -> Ends | None:
+        """The ends, if they are known. A partition led elsewhere is noted for `ask_leaders`."""
+        key = TopicPartition(topic, index)
+        if key in self._found:
+            return self._found[key]
+        ends = None
+        if self.exists(topic, index):
+            leader = self._image.topics[topic].partitions[index].leader
+            replica = self._online.get(key)
+            if replica is not None and not replica.is_catching_up:
+                ends = Ends(replica.log.start_offset, replica.high_watermark, self._node_id)
+            elif leader not in (self._node_id, NO_LEADER):
+                self.led_elsewhere.setdefault(leader, []).append(key)
+        self._found[key] = ends
+        return ends
+
+    def ask_leaders(self, requests: RequestsToLeaders) -> Task[None]:
+        """Ask for the ends that `find` has missed. Those of a leader without an answer stay unknown."""
+        asked, self.led_elsewhere = self.led_elsewhere, {}
+        yield from gather([self._ask(requests, leader, wanted) for leader, wanted in asked.items()])
+
+    def _ask(self, requests: RequestsToLeaders, leader: int, wanted: Sequence[TopicPartition]) -> Task[None]:
+        rest = iter(wanted)
+        while part := list(islice(rest, PARTITIONS_AT_ONCE)):
+            # In this order: a start that moves meanwhile is never behind the end
+            ends = yield from self._list(requests, leader, part, LATEST)
+            starts = yield from self._list(requests, leader, ends or (), EARLIEST)
+            if ends is None or starts is None:
+                return
+            for key, end in ends.items():
+                if key in starts:
+                    self._found[key] = Ends(starts[key], max(end, starts[key]), leader)
+            yield PAUSE
+
+    @staticmethod
+    def _list(
+        requests: RequestsToLeaders, leader: int, wanted: Iterable[TopicPartition], timestamp: int
+    ) -> Task[dict[TopicPartition, int] | None]:
+        """The offsets at one end of partitions, without those that the leader refuses; None without an answer."""
+        topics = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=row.number, timestamp=timestamp) for row in rows],
+            )
+            for name, rows in by_topic(wanted).items()
+        ]
+        answer: Any = yield from requests.ask(leader, ListOffsetsRequest(CONSUMER_REPLICA_ID, READ_UNCOMMITTED, topics))
+        if answer is None:
+            return None
+        return {
+            TopicPartition(topic.name, row.partition_index): row.offset
+            for topic in answer.topics
+            for row in topic.partitions
+            if not row.error_code and row.offset >= 0
+        }
