@@ -159,6 +159,7 @@ class Broker:
             self.state.http_endpoints.append(str(address._replace(port=listener.socket.getsockname()[1])))
         logger.info("metrics, health and JSON are served at %s", ", ".join(self.state.http_endpoints))
         resources = make_resources(self.parts, self.state)
+        self.parts.lag.start()
         for has_tls, listeners in opened.items():
             security = Security(self.parts.http_access(), self.services.clock) if has_tls else None
             nursery.start_soon(HttpListener(resources, security).serve, listeners)

@@ -20,6 +20,7 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, served, versions
 from headgate.gateway.api.handlers.api_versions import advertised
 from headgate.gateway.app.authorization import make_authorizer, open_audit
+from headgate.gateway.app.lag_parts import LagParts
 from headgate.gateway.app.link_login import link_login
 from headgate.gateway.app.metadata_sources import Foundation, MetadataSource, choose_source
 from headgate.gateway.config import BrokerConfig
@@ -305,6 +306,7 @@ class BrokerParts:
             _quota_windows(config)[0],
             None if self.zookeeper is None else self.tls.get(config.inter_broker_listener),
         )
+        self.lag = LagParts(self)
         self._listen()
         self._measure()
 
@@ -329,6 +331,7 @@ class BrokerParts:
         others = OtherBrokers(
             config.node_id, config.inter_broker_listener, self.metadata, tasks, self.links, config.request_timeout_ms
         )
+        self.other_brokers = others
         self.marker_writer = RetryingMarkerWriter(markers, shared, others)
         self.unread_offsets = UnreadOffsets(groups, others)
         return Services(
@@ -503,6 +506,7 @@ class BrokerParts:
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""
         self.stall_watch.end()
+        self.lag.stop()
         self.tasks.expire_all()
         if self.services.offset_stores is not None:
             self.services.offset_stores.stop()

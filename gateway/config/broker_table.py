@@ -15,6 +15,7 @@ from headgate.gateway.config.definition import TextForm, Type, split_list
 from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
+from headgate.gateway.config.spark_checkpoints import parse_checkpoints
 from headgate.protocol.security.secret import Secret
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
@@ -84,6 +85,9 @@ class Settings:
     headgate_metrics_listener: tuple[HttpAddress, ...] = row(STRING, "", "",
      ("The older name of headgate.http.listeners, for one release: host:port, or a port alone on the loopback interface."
       " listener.name.metrics.* are older names of listener.name.http.*."))
+    headgate_lag_interval_ms: int = row(LONG, "10000", "100..", "How often the lag of groups is measured, while an HTTP listener serves it.")
+    headgate_spark_checkpoints: tuple[str, ...] = row(LIST, "", "",
+     ("Checkpoints of Spark's streaming queries on this machine, name:/directory, separated by commas: their lag is shown as that of groups spark:<name>."))
     request_timeout_ms: int = row(INT, "30000", "0..", "How long this broker waits for another broker's response.")
 
     # TLS: each also for one listener, listener.name.<listener>.<setting>
@@ -361,6 +365,7 @@ PENDING: dict[str, str] = {
 
 # Settings with a form of their own.
 FORMS: Mapping[str, TextForm] = {
+    "headgate.spark.checkpoints": TextForm(lambda text: parse_checkpoints(split_list(text)), "a list of name:/directory, as in orders:/data/orders/checkpoint"),
     "max.connections.per.ip.overrides": TextForm(parse_limits, "host:limit, separated by commas, as in 192.0.2.1:100"),
     "headgate.proxy.trusted": TextForm(lambda text: parse_networks(split_list(text)), "a list of networks, as in 10.0.0.0/8,192.0.2.1"),
 }

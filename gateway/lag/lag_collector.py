@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.lag import leader_times
@@ -31,8 +31,7 @@ from headgate.protocol.steps import Steps
 
 logger = logging.getLogger("headgate.lag")
 
-FIRST_MS: Final = 1_000.0
-"""The time from the start to the first survey."""
+
 READ_MS: Final = 500.0
 """The longest wait of a survey for threads that read records."""
 LOOKS: Final = 3
@@ -40,7 +39,7 @@ LOOKS: Final = 3
 STALE_INTERVALS: Final = 2
 
 
-class SurveyedPartitions(LedPartitions, HostedPartitions):
+class SurveyedPartitions(LedPartitions, HostedPartitions, Protocol):
     """The replicas of this broker."""
 
 
@@ -80,8 +79,8 @@ class LagCollector:
 
     # The interval
 
-    def start(self, delay_ms: float = FIRST_MS) -> None:
-        """Make the first survey after this time, and then one an interval."""
+    def start(self, delay_ms: float = 0.0) -> None:
+        """Make a survey after this time, and then one an interval."""
         self._timer = self._tasks.scheduler.call_after(delay_ms, self._begin)
 
     def stop(self) -> None:

@@ -6,14 +6,14 @@ A lag that is not known has no sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headgate.gateway.lag.readers import GroupLag, LagSurvey, PartitionLag
-from headgate.gateway.runtime.metrics import Metrics, TableRow
 from headgate.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from headgate.gateway.lag.lag_collector import LagCollector
+    from headgate.gateway.runtime.metrics import Metrics, TableRow
 
 ROWS_AT_ONCE: Final = 256
 """The rows of one step: some 0.3 ms."""
@@ -23,7 +23,7 @@ TOPIC_COLUMNS: Final = ("group.topic.offset.sum", "group.topic.lag.records")
 GROUP_COLUMNS: Final = ("group.members", "group.lag.records", "group.lag.max.records", "group.lag.seconds")
 VERDICT_COLUMNS: Final = ("group.verdict",)
 
-MakeRows = Callable[[LagSurvey], Steps[Sequence[TableRow]]]
+MakeRows: TypeAlias = "Callable[[LagSurvey], Steps[Sequence[TableRow]]]"
 
 
 def register(metrics: Metrics, collector: LagCollector) -> None:
