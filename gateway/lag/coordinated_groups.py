@@ -33,7 +33,7 @@ def read_groups(groups: CoordinatedGroups) -> Steps[list[GroupReading]]:
     count = 0
     for shard in groups.loaded_shards():
         for name, group in list(shard.groups.items()):
-            reading = GroupReading(name, group.kind, group.state)
+            reading = GroupReading(name, group.kind, str(group.state))
             reading.members, reading.owners = _members(shard, group)
             for topic, partitions in list(shard.offsets.groups.get(name, {}).items()):
                 rows = reading.offsets[topic] = {}

@@ -168,7 +168,7 @@ class LagCollector:
         elsewhere: dict[int, dict[Position, int]] = {}
         for position, end in left.items():
             ends_there = ends.find(position.topic, position.partition)
-            if ends_there is not None and self._partitions.hosted(position.topic, position.partition) is None:
+            if ends_there is not None and not times.is_here(position):
                 elsewhere.setdefault(ends_there.leader, {})[position] = end
         if elsewhere:
             told = yield from leader_times.ask_leaders(self.requests, self._brokers.metadata.image, elsewhere)

@@ -82,6 +82,11 @@ class UnreadTimes:
         """The time of a position in ms; None if it is not known, or not yet."""
         return self._times.get(position)
 
+    def is_here(self, position: Position) -> bool:
+        """Whether a log of this broker has the offset; a follower's may not have it yet."""
+        replica = self._partitions.hosted(position.topic, position.partition)
+        return replica is not None and replica.log.start_offset <= position.offset < replica.log.written_end
+
     def note(self, position: Position, timestamp: int) -> None:
         """Note a time that another broker has told."""
         self._times[position] = timestamp
