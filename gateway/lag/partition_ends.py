@@ -50,7 +50,7 @@ class PartitionEnds:
         self._image = image
         self._node_id = node_id
         self._online = partitions.online
-        self._found: dict[TopicPartition, Ends | None] = {}
+        self._found: dict[tuple[str, int], Ends | None] = {}
         self.led_elsewhere: dict[int, list[TopicPartition]] = {}
         """Leader -> the partitions whose ends it has to tell."""
 
@@ -61,7 +61,7 @@ class PartitionEnds:
 
     def find(self, topic: str, index: int) -> Ends | None:
         """The ends, if they are known. A partition led elsewhere is noted for `ask_leaders`."""
-        key = TopicPartition(topic, index)
+        key = topic, index
         if key in self._found:
             return self._found[key]
         ends = None
@@ -71,7 +71,7 @@ class PartitionEnds:
             if replica is not None and not replica.is_catching_up:
                 ends = Ends(replica.log.start_offset, replica.high_watermark, self._node_id)
             elif leader not in (self._node_id, NO_LEADER):
-                self.led_elsewhere.setdefault(leader, []).append(key)
+                self.led_elsewhere.setdefault(leader, []).append(TopicPartition(topic, index))
         self._found[key] = ends
         return ends
 

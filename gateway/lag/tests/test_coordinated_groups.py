@@ -82,7 +82,7 @@ def test_owners_of_a_consumer_group(shard: GroupShard) -> None:
     topic_id = shard.topics.id_of("t")
     assert topic_id is not None
     group.members["m-1"] = ConsumerMember(
-        "m-1", client_id="m", client_host="/h", assigned={topic_id: [1], b"gone" * 4: [0]}
+        "m-1", client_id="m", client_host="/h", assigned={topic_id: frozenset((1,)), b"gone" * 4: frozenset((0,))}
     )
     shard.groups["g"] = group
     reading = read(shard)["g"]
