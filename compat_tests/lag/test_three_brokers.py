@@ -1,4 +1,4 @@
-"""Lag in a cluster: each broker shows the groups that it coordinates, with ends and ages of partitions led elsewhere."""
+"""Lag in a cluster: each broker shows the groups that it coordinates, whoever leads their partitions."""
 
 from __future__ import annotations
 

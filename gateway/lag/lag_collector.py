@@ -121,6 +121,8 @@ class LagCollector:
     def _look_around(self) -> Steps[LagSurvey]:
         """A survey of the groups that this broker coordinates, without other brokers, and without a wait."""
         readings = yield from read_groups(self._sources.groups)
+        if self._sources.spark is not None:
+            readings += self._sources.spark.unread()
         ends = self._new_ends()
         wanted = yield from unread_positions(readings, ends)
         # Of its own: a survey may be in progress

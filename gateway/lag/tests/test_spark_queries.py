@@ -87,6 +87,11 @@ def test_an_unreadable_checkpoint_is_named_without_lag(tmp_path: Path, content: 
     assert re.search(error, reading.error)
 
 
+def test_a_query_is_named_before_it_is_read(tmp_path: Path) -> None:
+    (reading,) = Reader(q=tmp_path).queries.unread()
+    assert reading == GroupReading("spark:q", "spark", error=f"{tmp_path} is not read yet")
+
+
 def test_a_refusing_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
