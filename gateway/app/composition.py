@@ -20,7 +20,6 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handler_registration import Registration, load, served, versions
 from headgate.gateway.api.handlers.api_versions import advertised
 from headgate.gateway.app.authorization import make_authorizer, open_audit
-from headgate.gateway.app.lag_parts import LagParts
 from headgate.gateway.app.link_login import link_login
 from headgate.gateway.app.metadata_sources import Foundation, MetadataSource, choose_source
 from headgate.gateway.config import BrokerConfig
@@ -33,6 +32,7 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from headgate.gateway.lag.broker_lag import BrokerLag
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -306,7 +306,7 @@ class BrokerParts:
             _quota_windows(config)[0],
             None if self.zookeeper is None else self.tls.get(config.inter_broker_listener),
         )
-        self.lag = LagParts(self)
+        self.lag = BrokerLag(self.services, self.other_brokers, self.log_manager.files)
         self._listen()
         self._measure()
 

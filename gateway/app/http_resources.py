@@ -11,15 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate import __version__
-from headgate.gateway.app import lag_parts
 from headgate.gateway.http.resources import JSON, HttpAnswer, HttpResource, HttpResources
+from headgate.gateway.lag import broker_lag
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from headgate.gateway.app.composition import BrokerParts
-    from headgate.gateway.app.lag_parts import LagParts
     from headgate.gateway.app.serving_state import ServingState
     from headgate.gateway.http.health import HealthCondition, Loading
+    from headgate.gateway.lag.broker_lag import BrokerLag
 
 _HEALTH: Final = ("headgate.gateway.http.health", "headgate.gateway.http.json_body")
 _JSON: Final = ("headgate.gateway.http.json_body",)
@@ -40,12 +40,12 @@ def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
     resources.add(
         "/v1/broker.json", HttpResource("this broker: versions, ids, addresses", partial(_json, describe), _JSON)
     )
-    answer_lag = HttpResource("the lag of groups, in records and in time", partial(_lag, parts.lag), lag_parts.MODULES)
+    answer_lag = HttpResource("the lag of groups, in records and in time", partial(_lag, parts.lag), broker_lag.MODULES)
     resources.add("/v1/lag.json", answer_lag)
     return resources
 
 
-def _lag(lag: LagParts) -> HttpAnswer:
+def _lag(lag: BrokerLag) -> HttpAnswer:
     return HttpAnswer(JSON, lag.json())
 
 

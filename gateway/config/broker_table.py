@@ -13,9 +13,9 @@ from typing import Any
 from headgate.gateway.config.addresses import parse_limits, parse_networks
 from headgate.gateway.config.definition import TextForm, Type, split_list
 from headgate.gateway.config.http.http_addresses import HttpAddress
+from headgate.gateway.config.http.spark_checkpoints import parse_checkpoints
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.config.offset_store import StorePattern
-from headgate.gateway.config.spark_checkpoints import parse_checkpoints
 from headgate.protocol.security.secret import Secret
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard
-from headgate.gateway.lag.readers import Committed, GroupReading, Owner
+from headgate.gateway.lag.readers import Committed, GroupReading, OwningMember
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from headgate.protocol.internal.offsets import decode_offset
@@ -51,12 +51,12 @@ def read_groups(groups: CoordinatedGroups) -> Steps[list[GroupReading]]:
     return readings
 
 
-def _members(shard: GroupShard, group: Group) -> tuple[int, dict[tuple[str, int], Owner]]:
+def _members(shard: GroupShard, group: Group) -> tuple[int, dict[tuple[str, int], OwningMember]]:
     """The number of members, and who reads which partition."""
     if isinstance(group, ClassicGroup):
         is_of_consumers = group.protocol_type == PROTOCOL_TYPE
         owners = {
-            partition: Owner(member.member_id, member.client_id, member.client_host)
+            partition: OwningMember(member.member_id, member.client_id, member.client_host)
             for member in (group.members if is_of_consumers else ())
             for partition in _assigned(member.assignment)
         }
@@ -66,9 +66,9 @@ def _members(shard: GroupShard, group: Group) -> tuple[int, dict[tuple[str, int]
     return 0, {}
 
 
-def _owned(shard: GroupShard, group: ConsumerGroup) -> Iterator[tuple[tuple[str, int], Owner]]:
+def _owned(shard: GroupShard, group: ConsumerGroup) -> Iterator[tuple[tuple[str, int], OwningMember]]:
     for member in group.members.values():
-        owner = Owner(member.member_id, member.client_id, member.client_host)
+        owner = OwningMember(member.member_id, member.client_id, member.client_host)
         for topic_id, numbers in member.assigned.items():
             name = shard.topics.name_of(topic_id)
             if name is not None:

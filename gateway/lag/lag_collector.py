@@ -15,12 +15,12 @@ from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.lag import leader_times
 from headgate.gateway.lag.commit_windows import CommitWindows
 from headgate.gateway.lag.coordinated_groups import CoordinatedGroups, read_groups
-from headgate.gateway.lag.lag_rows import Facts, find_ends, measure_groups, note_windows, unread_positions
-from headgate.gateway.lag.partition_ends import LedPartitions, PartitionEnds
+from headgate.gateway.lag.lag_rows import SurveyFacts, find_ends, measure_groups, note_windows, unread_positions
+from headgate.gateway.lag.partition_ends import LedPartitions, SurveyedEnds
 from headgate.gateway.lag.readers import GroupReading, LagSurvey
 from headgate.gateway.lag.requests_to_leaders import RequestsToLeaders
 from headgate.gateway.lag.spark_queries import SparkQueries
-from headgate.gateway.lag.unread_times import HostedPartitions, Position, UnreadTimes
+from headgate.gateway.lag.unread_times import HostedPartitions, UnreadPosition, UnreadTimes
 from headgate.gateway.lag.zookeeper_groups import ZooKeeperGroups
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
@@ -105,6 +105,11 @@ class LagCollector:
     def _keep(self, survey: LagSurvey) -> None:
         self._survey, self._surveyed_ms = survey, self._clock.monotonic_ms()
 
+    @property
+    def last(self) -> LagSurvey | None:
+        """The last survey, if there was one."""
+        return self._survey
+
     # Readings
 
     def survey(self) -> Steps[LagSurvey]:
@@ -153,12 +158,14 @@ class LagCollector:
             readings += yield from sources.spark.read()
         return readings
 
-    def _new_ends(self) -> PartitionEnds:
-        return PartitionEnds(self._brokers.metadata.image, self._brokers.node_id, self._partitions)
+    def _new_ends(self) -> SurveyedEnds:
+        return SurveyedEnds(self._brokers.metadata.image, self._brokers.node_id, self._partitions)
 
-    def _find_times(self, wanted: Mapping[Position, int], ends: PartitionEnds) -> Task[Mapping[Position, int | None]]:
+    def _find_times(
+        self, wanted: Mapping[UnreadPosition, int], ends: SurveyedEnds
+    ) -> Task[Mapping[UnreadPosition, int | None]]:
         """Find the times of positions; returns those without a record before the end."""
-        times, found = self._times, dict[Position, int | None]()
+        times, found = self._times, dict[UnreadPosition, int | None]()
         times.begin(self._clock.monotonic_ms())
         left = wanted
         for _ in range(LOOKS):
@@ -167,7 +174,7 @@ class LagCollector:
             if not left or not times.is_reading:
                 break
             yield at_most(self._tasks.scheduler, READ_MS, times.when_read)
-        elsewhere: dict[int, dict[Position, int]] = {}
+        elsewhere: dict[int, dict[UnreadPosition, int]] = {}
         for position, end in left.items():
             ends_there = ends.find(position.topic, position.partition)
             if ends_there is not None and not times.is_here(position):
@@ -181,16 +188,16 @@ class LagCollector:
                     times.note(position, time_ms)
         return found
 
-    def _is_missing(self, position: Position, found: Mapping[Position, object]) -> bool:
+    def _is_missing(self, position: UnreadPosition, found: Mapping[UnreadPosition, object]) -> bool:
         return position not in found and self._times.find(position) is None
 
     def _measure(
         self,
         readings: list[GroupReading],
-        ends: PartitionEnds,
+        ends: SurveyedEnds,
         times: UnreadTimes,
-        read_by_end: Mapping[Position, int | None],
+        read_by_end: Mapping[UnreadPosition, int | None],
     ) -> Steps[LagSurvey]:
         now_ms = self._clock.now_ms()
-        facts = Facts(ends, times, self._windows, read_by_end, now_ms, WINDOW_COMMITS * self.interval_ms)
+        facts = SurveyFacts(ends, times, self._windows, read_by_end, now_ms, WINDOW_COMMITS * self.interval_ms)
         return LagSurvey(now_ms, (yield from measure_groups(readings, facts)))

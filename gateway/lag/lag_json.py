@@ -1,7 +1,7 @@
 """`/v1/lag.json`: the last survey as JSON, slice by slice.
 
-A group may have ten thousand partitions, so a slice ends after some rows wherever that is. Times are in ms. What is not
-known is null, never 0.
+A group may have ten thousand partitions, so a slice ends after some rows wherever that is. Times are in ms. A number
+that is not known is null, never 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from headgate.gateway.lag.lag_collector import LagCollector
-from headgate.gateway.lag.readers import GroupLag, Owner, PartitionLag
+from headgate.gateway.lag.readers import GroupLag, GroupPartitionLag, OwningMember
 
 ROWS_AT_ONCE: Final = 32
 """The text of a row takes some ten microseconds."""
@@ -63,7 +63,7 @@ def group_fields(group: GroupLag) -> dict[str, Any]:
     }
 
 
-def partition_fields(row: PartitionLag) -> dict[str, Any]:
+def partition_fields(row: GroupPartitionLag) -> dict[str, Any]:
     """The lag of a group in a partition."""
     return {
         "topic": row.topic,
@@ -81,7 +81,7 @@ def partition_fields(row: PartitionLag) -> dict[str, Any]:
     }
 
 
-def _owner(owner: Owner) -> dict[str, str]:
+def _owner(owner: OwningMember) -> dict[str, str]:
     return {"member_id": owner.member_id, "client_id": owner.client_id, "host": owner.host}
 
 

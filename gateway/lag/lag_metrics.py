@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headgate.gateway.lag.readers import GroupLag, LagSurvey, PartitionLag
+from headgate.gateway.lag.readers import GroupLag, GroupPartitionLag, LagSurvey
 from headgate.protocol.steps import Steps
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def topic_rows(survey: LagSurvey) -> Steps[Sequence[TableRow]]:
     rows: list[TableRow] = []
     count = 0
     for group in survey.groups:
-        by_topic: dict[str, list[PartitionLag]] = {}
+        by_topic: dict[str, list[GroupPartitionLag]] = {}
         for row in group.partitions:
             by_topic.setdefault(row.topic, []).append(row)
             count += 1

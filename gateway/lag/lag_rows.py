@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headgate.gateway.lag.commit_windows import CommitWindows
-from headgate.gateway.lag.partition_ends import PartitionEnds
+from headgate.gateway.lag.partition_ends import SurveyedEnds
 from headgate.gateway.lag.readers import (
     NO_SUCH_PARTITION,
     UNKNOWN,
     Committed,
     GroupLag,
+    GroupPartitionLag,
     GroupReading,
-    Owner,
-    PartitionLag,
+    OwningMember,
 )
-from headgate.gateway.lag.unread_times import Position, UnreadTimes
+from headgate.gateway.lag.unread_times import UnreadPosition, UnreadTimes
 from headgate.protocol.lag.measurement import UNKNOWN_TIMESTAMP, first_unread, measure
 from headgate.protocol.lag.verdicts import worst
 from headgate.protocol.steps import Steps
@@ -25,18 +25,18 @@ ROWS_AT_ONCE: Final = 64
 """The rows of one step: some 0.5 ms."""
 
 
-class Facts(NamedTuple):
+class SurveyFacts(NamedTuple):
     """What a survey has found. `read_by_end`: positions without a record before the end."""
 
-    ends: PartitionEnds
+    ends: SurveyedEnds
     times: UnreadTimes
     windows: CommitWindows
-    read_by_end: Mapping[Position, int | None]
+    read_by_end: Mapping[UnreadPosition, int | None]
     now_ms: int
     quiet_ms: float
 
 
-def find_ends(readings: Iterable[GroupReading], ends: PartitionEnds) -> Steps[None]:
+def find_ends(readings: Iterable[GroupReading], ends: SurveyedEnds) -> Steps[None]:
     """Look at the ends of all partitions of all groups."""
     count = 0
     for reading in readings:
@@ -48,7 +48,7 @@ def find_ends(readings: Iterable[GroupReading], ends: PartitionEnds) -> Steps[No
 
 
 def note_windows(
-    readings: Iterable[GroupReading], ends: PartitionEnds, windows: CommitWindows, now_ms: int
+    readings: Iterable[GroupReading], ends: SurveyedEnds, windows: CommitWindows, now_ms: int
 ) -> Steps[None]:
     """Note the commits and the ends of this survey."""
     windows.begin()
@@ -65,9 +65,9 @@ def note_windows(
                 yield
 
 
-def unread_positions(readings: Iterable[GroupReading], ends: PartitionEnds) -> Steps[dict[Position, int]]:
+def unread_positions(readings: Iterable[GroupReading], ends: SurveyedEnds) -> Steps[dict[UnreadPosition, int]]:
     """The first unread offset of each partition that a group has not read, with its end."""
-    wanted: dict[Position, int] = {}
+    wanted: dict[UnreadPosition, int] = {}
     count = 0
     for reading in readings:
         for topic, index, committed in reading.partitions():
@@ -75,19 +75,19 @@ def unread_positions(readings: Iterable[GroupReading], ends: PartitionEnds) -> S
             if found is not None and committed is not None:
                 unread = first_unread(committed.offset, found.start, found.end)
                 if unread is not None:
-                    wanted[Position(topic, index, unread)] = found.end
+                    wanted[UnreadPosition(topic, index, unread)] = found.end
             count += 1
             if count % ROWS_AT_ONCE == 0:
                 yield
     return wanted
 
 
-def measure_groups(readings: Iterable[GroupReading], facts: Facts) -> Steps[list[GroupLag]]:
+def measure_groups(readings: Iterable[GroupReading], facts: SurveyFacts) -> Steps[list[GroupLag]]:
     """The lag of all groups, sorted by name."""
     groups: list[GroupLag] = []
     count = 0
     for reading in sorted(readings, key=lambda reading: (reading.name, reading.kind)):
-        rows: list[PartitionLag] = []
+        rows: list[GroupPartitionLag] = []
         for topic, index, committed in reading.partitions():
             rows.append(_measure(reading.name, topic, index, committed, reading.owners.get((topic, index)), facts))
             count += 1
@@ -98,7 +98,7 @@ def measure_groups(readings: Iterable[GroupReading], facts: Facts) -> Steps[list
     return groups
 
 
-def _summarize(reading: GroupReading, rows: list[PartitionLag]) -> GroupLag:
+def _summarize(reading: GroupReading, rows: list[GroupPartitionLag]) -> GroupLag:
     records = [row.records for row in rows if row.records is not None]
     seconds = [row.seconds for row in rows if row.seconds is not None]
     verdicts = [row.verdict for row in rows if row.verdict is not None]
@@ -116,26 +116,26 @@ def _summarize(reading: GroupReading, rows: list[PartitionLag]) -> GroupLag:
 
 
 def _measure(
-    group: str, topic: str, index: int, committed: Committed | None, owner: Owner | None, facts: Facts
-) -> PartitionLag:
+    group: str, topic: str, index: int, committed: Committed | None, owner: OwningMember | None, facts: SurveyFacts
+) -> GroupPartitionLag:
     found = facts.ends.find(topic, index)
     if found is None:
         status = UNKNOWN if facts.ends.exists(topic, index) else NO_SUCH_PARTITION
-        return PartitionLag(topic, index, committed, None, None, None, None, status, None, None, owner)
+        return GroupPartitionLag(topic, index, committed, None, None, None, None, status, None, None, owner)
     start, end, leader = found
     offset = None if committed is None else committed.offset
     unread = first_unread(offset, start, end)
-    oldest_ms = None if unread is None else _time(Position(topic, index, unread), facts)
+    oldest_ms = None if unread is None else _time(UnreadPosition(topic, index, unread), facts)
     lag = measure(offset, start, end, oldest_ms, facts.now_ms)
     verdict = None
     if lag.records is not None:
         verdict = facts.windows.judge(group, topic, index, lag.records, facts.now_ms, facts.quiet_ms)
-    return PartitionLag(
+    return GroupPartitionLag(
         topic, index, committed, start, end, lag.records, lag.seconds, lag.status.value, verdict, leader, owner
     )
 
 
-def _time(position: Position, facts: Facts) -> int | None:
+def _time(position: UnreadPosition, facts: SurveyFacts) -> int | None:
     if position in facts.read_by_end:
         return None
     time_ms = facts.times.find(position)

@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.gateway.lag.partition_ends import CONSUMER_REPLICA_ID
 from headgate.gateway.lag.requests_to_leaders import RequestsToLeaders
-from headgate.gateway.lag.unread_times import Position
+from headgate.gateway.lag.unread_times import UnreadPosition
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.tasks import PAUSE, Task, gather
 from headgate.protocol.errors import ErrorCode
@@ -23,11 +23,13 @@ ROUNDS: Final = 8
 """Requests to one leader in one survey."""
 _ANSWERED: Final = (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE)
 
-Times = dict[Position, int | None]
+Times = dict[UnreadPosition, int | None]
 """None: there is no record before the end."""
 
 
-def ask_leaders(requests: RequestsToLeaders, image: Image, wanted: Mapping[int, Mapping[Position, int]]) -> Task[Times]:
+def ask_leaders(
+    requests: RequestsToLeaders, image: Image, wanted: Mapping[int, Mapping[UnreadPosition, int]]
+) -> Task[Times]:
     """The times of positions by leader, each with the end of its partition; those of refused partitions are missing."""
     found: Times = {}
     yield from gather([_ask(requests, image, leader, ends, found) for leader, ends in wanted.items()])
@@ -35,7 +37,7 @@ def ask_leaders(requests: RequestsToLeaders, image: Image, wanted: Mapping[int, 
 
 
 def _ask(
-    requests: RequestsToLeaders, image: Image, leader: int, ends: Mapping[Position, int], found: Times
+    requests: RequestsToLeaders, image: Image, leader: int, ends: Mapping[UnreadPosition, int], found: Times
 ) -> Task[None]:
     left = dict(ends)
     rounds = 0

@@ -43,7 +43,7 @@ class LedPartitions(Protocol):
         """The replicas of the partitions that this broker leads."""
 
 
-class PartitionEnds:
+class SurveyedEnds:
     """The ends of one survey."""
 
     def __init__(self, image: Image, node_id: int, partitions: LedPartitions) -> None:
@@ -52,7 +52,7 @@ class PartitionEnds:
         self._online = partitions.online
         self._found: dict[tuple[str, int], Ends | None] = {}
         self.led_elsewhere: dict[int, list[TopicPartition]] = {}
-        """Leader -> the partitions whose ends it has to tell."""
+        """Leader -> the partitions whose ends it is asked for."""
 
     def exists(self, topic: str, index: int) -> bool:
         """Whether the cluster has the partition."""

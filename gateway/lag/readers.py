@@ -1,4 +1,4 @@
-"""What groups have committed, whoever keeps their offsets, and the lag that follows: values without behaviour."""
+"""The offsets that groups have committed, in any store, and the lag that follows: values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Committed(NamedTuple):
     time_ms: int
 
 
-class Owner(NamedTuple):
+class OwningMember(NamedTuple):
     """The member of a group that reads a partition."""
 
     member_id: str
@@ -29,9 +29,9 @@ class Owner(NamedTuple):
     host: str
 
 
-Offsets = dict[str, dict[int, Committed]]
+ReadOffsets = dict[str, dict[int, Committed]]
 """By topic and partition."""
-Owners = Mapping[tuple[str, int], Owner]
+Owners = Mapping[tuple[str, int], OwningMember]
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class GroupReading:
     state: str = ""
     members: int | None = None
     owners: Owners = field(default_factory=dict)
-    offsets: Offsets = field(default_factory=dict)
+    offsets: ReadOffsets = field(default_factory=dict)
     error: str | None = None
 
     def partitions(self) -> Iterator[tuple[str, int, Committed | None]]:
@@ -59,7 +59,7 @@ class GroupReading:
                 yield topic, index, None
 
 
-class PartitionLag(NamedTuple):
+class GroupPartitionLag(NamedTuple):
     """The lag of a group in one partition. None: not known, or nothing is committed.
 
     `status`: a value of `OffsetStatus`, NO_SUCH_PARTITION or UNKNOWN.
@@ -75,7 +75,7 @@ class PartitionLag(NamedTuple):
     status: str
     verdict: Verdict | None
     leader: int | None
-    owner: Owner | None
+    owner: OwningMember | None
 
 
 class GroupLag(NamedTuple):
@@ -89,7 +89,7 @@ class GroupLag(NamedTuple):
     seconds: float | None
     verdict: Verdict | None
     error: str | None
-    partitions: Sequence[PartitionLag]
+    partitions: Sequence[GroupPartitionLag]
 
 
 class LagSurvey(NamedTuple):

@@ -1,8 +1,8 @@
 """The times of the oldest unread records, from the logs of this broker, followers' logs included.
 
-The header of the batch that a group reads next tells the time in most cases, and a small batch is decoded at once.
-What is not in memory is read by a thread of its disk, and a large batch is decoded in a thread, in slices; the next
-look finds the result. A hanging disk keeps one thread, and no survey.
+The header of the batch that a group reads next has the time in most cases, and a small batch is decoded at once. A
+thread reads bytes that are not in memory, and another one decodes a large batch, in slices; the next look finds the
+result. A hanging disk keeps one thread, and no survey.
 
 A time stays known while its group stays at the same offset, for `KEPT_MS`: compaction may remove the record.
 """
@@ -32,7 +32,7 @@ MAX_READS_AT_ONCE: Final = 64
 """Reads of one disk, and batches that threads decode, between two looks."""
 
 
-class Position(NamedTuple):
+class UnreadPosition(NamedTuple):
     """The first unread offset of a group in a partition."""
 
     topic: str
@@ -60,14 +60,14 @@ class UnreadTimes:
     def __init__(self, partitions: HostedPartitions, scheduler: Scheduler) -> None:
         self._partitions = partitions
         self._scheduler = scheduler
-        self._times: dict[Position, int] = {}
-        self._before: dict[Position, int] = {}
-        self._passed: dict[Position, int] = {}
+        self._times: dict[UnreadPosition, int] = {}
+        self._before: dict[UnreadPosition, int] = {}
+        self._passed: dict[UnreadPosition, int] = {}
         """The next offset to look at, where a decoded batch had no record: compaction has removed them."""
         self._forgotten_ms = 0.0
         self._waiting: dict[str, list[_Read]] = {}
         self._reading: set[str] = set()
-        self._decoding: set[Position] = set()
+        self._decoding: set[UnreadPosition] = set()
         self._when_read: list[Callable[[None], object]] = []
 
     def begin(self, now_ms: float) -> None:
@@ -78,25 +78,25 @@ class UnreadTimes:
             self._passed.clear()
             self._forgotten_ms = now_ms
 
-    def find(self, position: Position) -> int | None:
+    def find(self, position: UnreadPosition) -> int | None:
         """The time of a position in ms; None if it is not known, or not yet."""
         return self._times.get(position)
 
-    def is_here(self, position: Position) -> bool:
+    def is_here(self, position: UnreadPosition) -> bool:
         """Whether a log of this broker has the offset; a follower's may not have it yet."""
         replica = self._partitions.hosted(position.topic, position.partition)
         return replica is not None and replica.log.start_offset <= position.offset < replica.log.written_end
 
-    def note(self, position: Position, timestamp: int) -> None:
-        """Note a time that another broker has told."""
+    def note(self, position: UnreadPosition, timestamp: int) -> None:
+        """Note a time from another broker."""
         self._times[position] = timestamp
 
-    def look_up(self, wanted: Mapping[Position, int]) -> Steps[dict[Position, int]]:
+    def look_up(self, wanted: Mapping[UnreadPosition, int]) -> Steps[dict[UnreadPosition, int]]:
         """Look up positions, each with the end of its partition. Returns those that are read by their end: no record.
 
         `find` has the others, except those of other brokers, and those that threads read now.
         """
-        read_by_end: dict[Position, int] = {}
+        read_by_end: dict[UnreadPosition, int] = {}
         count = 0
         for position, end in wanted.items():
             known = self._before.get(position)
@@ -120,7 +120,7 @@ class UnreadTimes:
         self._start_reads()
         return read_by_end
 
-    def _look(self, replica: Replica, position: Position, offset: int, end: int) -> UnreadResult | None:
+    def _look(self, replica: Replica, position: UnreadPosition, offset: int, end: int) -> UnreadResult | None:
         """The result at an offset of a log; None if it has to be read first, or if a follower's log lacks it."""
         log = replica.log
         try:
@@ -135,7 +135,7 @@ class UnreadTimes:
             return UnreadResult(UNKNOWN_TIMESTAMP)
         return UnreadResult(None) if piece is None else self._look_into(piece, position, offset, end)
 
-    def _look_into(self, piece: FileSlice, position: Position, offset: int, end: int) -> UnreadResult | None:
+    def _look_into(self, piece: FileSlice, position: UnreadPosition, offset: int, end: int) -> UnreadResult | None:
         """The result in one batch. The slice is released, or kept for a thread."""
         try:
             head = piece.read_cached(0, HEADER_SIZE)
@@ -198,14 +198,14 @@ class UnreadTimes:
         self._reading.discard(disk)
         self._ended()
 
-    def _decode(self, piece: FileSlice, position: Position, offset: int, end: int) -> None:
+    def _decode(self, piece: FileSlice, position: UnreadPosition, offset: int, end: int) -> None:
         if len(self._decoding) >= MAX_READS_AT_ONCE:
             piece.release()
             return
         self._decoding.add(position)
         self._scheduler.in_slices(_decode(piece, offset, end), partial(self._have_decoded, piece, position))
 
-    def _have_decoded(self, piece: FileSlice, position: Position, result: Any) -> None:
+    def _have_decoded(self, piece: FileSlice, position: UnreadPosition, result: Any) -> None:
         piece.release()
         self._decoding.discard(position)
         if not isinstance(result, UnreadResult):  # damage: consumers will meet the error

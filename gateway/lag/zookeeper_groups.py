@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from headgate.gateway.lag.readers import NO_TIME, Committed, GroupReading, Owner
+from headgate.gateway.lag.readers import NO_TIME, Committed, GroupReading, OwningMember
 from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.group_rows import ZOOKEEPER
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup
@@ -93,7 +93,7 @@ def add_members(reading: GroupReading, group: ZooKeeperGroup) -> None:
     reading.state = _STABLE if group.members else _EMPTY
     reading.members = len(group.members)
     reading.owners = {
-        (topic, index): Owner(member.consumer_id, ZOOKEEPER, f"/{member.host}")
+        (topic, index): OwningMember(member.consumer_id, ZOOKEEPER, f"/{member.host}")
         for member in group.members
         for topic, indexes in member.partitions.items()
         for index in indexes

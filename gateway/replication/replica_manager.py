@@ -162,7 +162,7 @@ class ReplicaManager:
         return replica
 
     def hosted(self, topic: str, index: int) -> Replica | None:
-        """The replica of a partition on this broker, whoever leads it; None if there is none, or if it is not open."""
+        """The replica of a partition on this broker, led or followed; None if there is none, or if it is not open."""
         return self._states.replica((topic, index))
 
     def of_log(self, log: Log) -> Replica | None:

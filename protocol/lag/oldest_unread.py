@@ -32,9 +32,9 @@ class UnreadResult(NamedTuple):
 
 
 def time_by_header(header: batch.BatchHeader, offset: int, end: int) -> UnreadResult | None:
-    """The result of `first_record` for one batch, if the header alone tells it; otherwise None.
+    """The result of `first_record` for one batch, if the header is enough; otherwise None.
 
-    A header tells the time of the first record if no record was removed, and of all records with one time.
+    A header has the time of the first record if no record was removed, and of all records with one time.
     """
     if header.last_offset < offset or header.is_control:
         next_offset = header.last_offset + 1

@@ -8,7 +8,7 @@ from typing import Any
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.coordinator.tests.fake_links import FakeLinks
 from headgate.gateway.lag.lag_collector import LagCollector, LagSources
-from headgate.gateway.lag.readers import GroupLag, LagSurvey, PartitionLag
+from headgate.gateway.lag.readers import GroupLag, GroupPartitionLag, LagSurvey
 from headgate.gateway.lag.spark_queries import SparkQueries
 from headgate.gateway.tests.builders import NOW_MS, HandlerBroker
 from headgate.gateway.tests.requests import commit_request, produce_request
@@ -26,6 +26,7 @@ class SurveyedBroker(HandlerBroker):
         self.links = FakeLinks()
         others = OtherBrokers(0, "PLAINTEXT", self.services.metadata, self.services.tasks, self.links, 30_000.0)
         self.collector = self.make_collector(others)
+        self.is_measuring = False
         self.commit("warm", {0: 0}, "no-such-topic")  # creates __consumer_offsets
         self.time.advance()
 
@@ -48,10 +49,11 @@ class SurveyedBroker(HandlerBroker):
     def survey(self, after_ms: int = 0) -> LagSurvey:
         """The survey of an interval."""
         self.time.advance(after_ms)
-        if self.collector._timer is None:
+        if not self.is_measuring:
+            self.is_measuring = True
             self.collector.start()
-        found = self.collector._survey
-        while self.collector._survey is found:
+        found = self.collector.last
+        while self.collector.last is found:
             self.time.advance(INTERVAL_MS)
         return self.present()
 
@@ -64,7 +66,7 @@ def group_of(survey: LagSurvey, name: str) -> GroupLag:
     return next(group for group in survey.groups if group.name == name)
 
 
-def row_of(survey: LagSurvey, name: str, topic: str = "t", partition: int = 0) -> PartitionLag:
+def row_of(survey: LagSurvey, name: str, topic: str = "t", partition: int = 0) -> GroupPartitionLag:
     return next(row for row in group_of(survey, name).partitions if row[:2] == (topic, partition))
 
 

@@ -14,7 +14,7 @@ from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.lag.coordinated_groups import AT_ONCE, read_groups
-from headgate.gateway.lag.readers import Committed, GroupReading, Owner
+from headgate.gateway.lag.readers import Committed, GroupReading, OwningMember
 from headgate.gateway.lag.tests.surveyed import SurveyedBroker
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, TopicPartition, encode
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
@@ -64,7 +64,7 @@ def test_offsets_of_a_group_without_members(shard: GroupShard) -> None:
 def test_owners_of_a_classic_group(shard: GroupShard) -> None:
     classic(shard, "g", assignment(0, 1))
     reading = read(shard)["g"]
-    owner = Owner("m-1", "m", "/192.0.2.1")
+    owner = OwningMember("m-1", "m", "/192.0.2.1")
     assert (reading.members, reading.owners) == (1, {("t", 0): owner, ("t", 1): owner})
 
 
@@ -87,7 +87,7 @@ def test_owners_of_a_consumer_group(shard: GroupShard) -> None:
     shard.groups["g"] = group
     reading = read(shard)["g"]
     assert (reading.kind, reading.members) == ("consumer", 1)
-    assert reading.owners == {("t", 1): Owner("m-1", "m", "/h")}
+    assert reading.owners == {("t", 1): OwningMember("m-1", "m", "/h")}
 
 
 def test_a_large_group_is_read_in_steps(shard: GroupShard) -> None:

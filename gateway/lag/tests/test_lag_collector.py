@@ -135,10 +135,10 @@ def test_a_failed_survey_is_tried_again(
 
 def test_a_stopped_collector_makes_no_survey(node: SurveyedBroker) -> None:
     node.survey()
-    before = node.collector._survey
+    before = node.collector.last
     node.collector.stop()
     node.time.advance(10 * INTERVAL_MS)
-    assert node.collector._survey is before
+    assert node.collector.last is before
 
 
 def test_a_survey_has_short_steps(node: SurveyedBroker) -> None:

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from headgate.gateway.lag import lag_json
 from headgate.gateway.lag.lag_collector import LagCollector
-from headgate.gateway.lag.readers import Committed, GroupLag, LagSurvey, Owner, PartitionLag
+from headgate.gateway.lag.readers import Committed, GroupLag, GroupPartitionLag, LagSurvey, OwningMember
 from headgate.protocol.lag.verdicts import Verdict
 from headgate.protocol.steps import Steps
 
-OWNER = Owner("m-1", "m", "/192.0.2.1")
-ROW = PartitionLag("t", 0, Committed(5, 1_000), 0, 9, 4, 1.2345, "ok", Verdict.WARN, 3, OWNER)
-UNKNOWN = PartitionLag('"\n', 1, Committed(5, -1), None, None, None, None, "unknown", None, None, None)
+OWNER = OwningMember("m-1", "m", "/192.0.2.1")
+ROW = GroupPartitionLag("t", 0, Committed(5, 1_000), 0, 9, 4, 1.2345, "ok", Verdict.WARN, 3, OWNER)
+UNKNOWN = GroupPartitionLag('"\n', 1, Committed(5, -1), None, None, None, None, "unknown", None, None, None)
 
 
 class Surveyed:
@@ -30,7 +30,7 @@ class Surveyed:
         return LagSurvey(77, self.groups)
 
 
-def group(name: str, *rows: PartitionLag, error: str | None = None) -> GroupLag:
+def group(name: str, *rows: GroupPartitionLag, error: str | None = None) -> GroupLag:
     return GroupLag(name, "classic", "", 2, 4, 1.2345, Verdict.WARN, error, rows)
 
 

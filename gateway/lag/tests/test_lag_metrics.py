@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from headgate.gateway.lag import lag_metrics
-from headgate.gateway.lag.readers import Committed, GroupLag, LagSurvey, PartitionLag
+from headgate.gateway.lag.readers import Committed, GroupLag, GroupPartitionLag, LagSurvey
 from headgate.protocol.lag.verdicts import Verdict
 from headgate.protocol.steps import finish
 
 
-def row(topic: str, partition: int, offset: int | None, records: int | None, seconds: float | None) -> PartitionLag:
+def row(
+    topic: str, partition: int, offset: int | None, records: int | None, seconds: float | None
+) -> GroupPartitionLag:
     committed = None if offset is None else Committed(offset, 0)
-    return PartitionLag(topic, partition, committed, 0, 9, records, seconds, "ok", None, 3, None)
+    return GroupPartitionLag(topic, partition, committed, 0, 9, records, seconds, "ok", None, 3, None)
 
 
 ROWS = (row("t", 0, 5, 4, 1.5), row("t", 1, 7, 2, None), row("u", 0, None, None, None))

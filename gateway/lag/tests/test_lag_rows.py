@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.gateway.lag.commit_windows import CommitWindows
-from headgate.gateway.lag.lag_rows import Facts, find_ends, measure_groups, note_windows, unread_positions
-from headgate.gateway.lag.partition_ends import Ends, PartitionEnds
-from headgate.gateway.lag.readers import NO_SUCH_PARTITION, UNKNOWN, Committed, GroupLag, GroupReading, Owner
-from headgate.gateway.lag.unread_times import Position, UnreadTimes
+from headgate.gateway.lag.lag_rows import SurveyFacts, find_ends, measure_groups, note_windows, unread_positions
+from headgate.gateway.lag.partition_ends import Ends, SurveyedEnds
+from headgate.gateway.lag.readers import NO_SUCH_PARTITION, UNKNOWN, Committed, GroupLag, GroupReading, OwningMember
+from headgate.gateway.lag.unread_times import UnreadPosition, UnreadTimes
 from headgate.protocol.lag.verdicts import Verdict
 from headgate.protocol.steps import finish
 
 NOW_MS = 100_000
-OWNER = Owner("m-1", "m", "/192.0.2.1")
+OWNER = OwningMember("m-1", "m", "/192.0.2.1")
 
 
-class KnownEnds(PartitionEnds):
+class KnownEnds(SurveyedEnds):
     """Ends by topic and partition; None: the partition exists, and its leader has not answered."""
 
     def __init__(self, known: dict[tuple[str, int], Ends | None]) -> None:
@@ -30,10 +30,10 @@ class KnownEnds(PartitionEnds):
 
 
 class KnownTimes(UnreadTimes):
-    def __init__(self, known: dict[Position, int]) -> None:
+    def __init__(self, known: dict[UnreadPosition, int]) -> None:
         self.known = known
 
-    def find(self, position: Position) -> int | None:
+    def find(self, position: UnreadPosition) -> int | None:
         return self.known.get(position)
 
 
@@ -43,8 +43,8 @@ def measured(*readings: GroupReading, **times: Any) -> list[GroupLag]:
     windows = CommitWindows()
     finish(find_ends(readings, ends))
     finish(note_windows(readings, ends, windows, NOW_MS))
-    known = KnownTimes({Position("t", 0, 15): NOW_MS - 2_500})
-    facts = Facts(ends, known, windows, {Position("t", 0, 19): None}, NOW_MS, 10_000)
+    known = KnownTimes({UnreadPosition("t", 0, 15): NOW_MS - 2_500})
+    facts = SurveyFacts(ends, known, windows, {UnreadPosition("t", 0, 19): None}, NOW_MS, 10_000)
     return finish(measure_groups(readings, facts))
 
 
@@ -106,4 +106,4 @@ def test_groups_and_partitions_are_sorted() -> None:
 def test_only_unread_partitions_are_looked_up() -> None:
     readings = [reading(("t", 0, 20), ("t", 1, 5), ("gone", 0, 1)), reading(("t", 0, 3))]
     ends = KnownEnds({("t", 0): Ends(10, 20, 3), ("t", 1): None})
-    assert finish(unread_positions(readings, ends)) == {Position("t", 0, 10): 20}
+    assert finish(unread_positions(readings, ends)) == {UnreadPosition("t", 0, 10): 20}

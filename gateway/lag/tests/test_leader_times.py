@@ -10,7 +10,7 @@ import pytest
 
 from headgate.gateway.lag import leader_times
 from headgate.gateway.lag.tests.surveyed import NOW_MS, SurveyedBroker
-from headgate.gateway.lag.unread_times import Position
+from headgate.gateway.lag.unread_times import UnreadPosition
 from headgate.gateway.tests.builders import led_elsewhere
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.lag.measurement import UNKNOWN_TIMESTAMP
@@ -18,13 +18,13 @@ from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchReques
 from headgate.protocol.records.batch import Record, build
 
 LEADER = 5
-ENDS = {Position("a", 0, offset): 9 for offset in (3, 5)} | {Position("b", 0, 1): 9}
+ENDS = {UnreadPosition("a", 0, offset): 9 for offset in (3, 5)} | {UnreadPosition("b", 0, 1): 9}
 
 
 class Asking:
     """Positions that one leader is asked for."""
 
-    def __init__(self, directory: Path, ends: Mapping[Position, int]) -> None:
+    def __init__(self, directory: Path, ends: Mapping[UnreadPosition, int]) -> None:
         self.node = SurveyedBroker(directory)
         led_elsewhere(self.node, LEADER, "a", "b")
         self.found: list[Any] = []
@@ -65,15 +65,15 @@ def test_each_position_of_a_partition_takes_a_round(tmp_path: Path, *, by_id: bo
 
 
 def test_a_refused_partition_is_missing(tmp_path: Path) -> None:
-    asking = Asking(tmp_path, {Position("a", 0, 3): 9})
+    asking = Asking(tmp_path, {UnreadPosition("a", 0, 3): 9})
     asking.answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert asking.found == [{}]
 
 
 def test_a_deleted_record_has_no_known_time(tmp_path: Path) -> None:
-    asking = Asking(tmp_path, {Position("a", 0, 3): 9})
+    asking = Asking(tmp_path, {UnreadPosition("a", 0, 3): 9})
     asking.answer(ErrorCode.OFFSET_OUT_OF_RANGE)
-    assert asking.found == [{Position("a", 0, 3): UNKNOWN_TIMESTAMP}]
+    assert asking.found == [{UnreadPosition("a", 0, 3): UNKNOWN_TIMESTAMP}]
 
 
 def test_a_silent_leader_ends_its_rounds(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_silent_leader_ends_its_rounds(tmp_path: Path) -> None:
 
 
 def test_a_survey_has_a_limited_number_of_rounds(tmp_path: Path) -> None:
-    ends = {Position("a", 0, offset): 99 for offset in range(leader_times.ROUNDS + 5)}
+    ends = {UnreadPosition("a", 0, offset): 99 for offset in range(leader_times.ROUNDS + 5)}
     asking = Asking(tmp_path, ends)
     for _ in range(leader_times.ROUNDS):
         asking.answer()

@@ -1,8 +1,8 @@
 """Readings: the partitions that a group has something to do with."""
 
-from headgate.gateway.lag.readers import Committed, GroupReading, Owner
+from headgate.gateway.lag.readers import Committed, GroupReading, OwningMember
 
-OWNER = Owner("m", "c", "h")
+OWNER = OwningMember("m", "c", "h")
 
 
 def test_each_partition_comes_once() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.lag.tests.surveyed import SurveyedBroker
-from headgate.gateway.lag.unread_times import KEPT_MS, Position, UnreadTimes
+from headgate.gateway.lag.unread_times import KEPT_MS, UnreadPosition, UnreadTimes
 from headgate.protocol.lag.measurement import UNKNOWN_TIMESTAMP
 from headgate.protocol.records.compression import ZSTD
 from headgate.protocol.steps import finish
@@ -32,7 +32,7 @@ def times(node: SurveyedBroker) -> UnreadTimes:
 
 def ages(times: UnreadTimes, *offsets: int, end: int = 1 << 40) -> list[int | None]:
     """The ages in ms at offsets of t-0; None: no record, or not known."""
-    wanted = {Position("t", 0, offset): end for offset in offsets}
+    wanted = {UnreadPosition("t", 0, offset): end for offset in offsets}
     times.begin(0.0)
     finish(times.look_up(wanted))
     found = [times.find(position) for position in wanted]
@@ -70,7 +70,7 @@ def test_a_time_stays_known_for_a_minute(
     assert ages(times, 0) == [900]
     assert not looked
     times.begin(KEPT_MS)
-    finish(times.look_up({Position("t", 0, 0): 2}))
+    finish(times.look_up({UnreadPosition("t", 0, 0): 2}))
     assert looked == [0]
 
 
@@ -82,7 +82,7 @@ def test_a_cold_index_is_read_by_a_thread(
     piece = log.read(0, 1, 1, at_least_one=True)
     assert piece is not None
     with monkeypatch.context() as patched:
-        cold = WouldBlock(piece._held, "index", 8, 0)
+        cold = WouldBlock(node.services.partitions.get("t", 0).log.segments.active.file, "index", 8, 0)
 
         def refuse(*_: object, **__: object) -> None:
             raise cold
@@ -104,12 +104,12 @@ def test_damage_is_no_time_and_no_failure(
     node.produce(900)
     monkeypatch.setattr(FileSlice, "read_cached", lambda *_: bytes(61))
     times.begin(0.0)
-    finish(times.look_up({Position("t", 0, 0): 1}))
-    assert times.find(Position("t", 0, 0)) == UNKNOWN_TIMESTAMP
+    finish(times.look_up({UnreadPosition("t", 0, 0): 1}))
+    assert times.find(UnreadPosition("t", 0, 0)) == UNKNOWN_TIMESTAMP
 
 
 def test_a_partition_without_a_replica_here_is_left_out(times: UnreadTimes) -> None:
-    position = Position("elsewhere", 0, 0)
+    position = UnreadPosition("elsewhere", 0, 0)
     assert finish(times.look_up({position: 5})) == {}
     assert times.find(position) is None
     assert not times.is_here(position)

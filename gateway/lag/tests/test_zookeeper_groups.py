@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.gateway.lag.readers import NO_TIME, Committed, GroupReading, Owner
+from headgate.gateway.lag.readers import NO_TIME, Committed, GroupReading, OwningMember
 from headgate.gateway.lag.zookeeper_groups import MAX_GROUPS, ZooKeeperGroups
 from headgate.gateway.runtime.tasks import Task, as_task, run
 from headgate.gateway.zookeeper.group_view import ZooKeeperGroup, ZooKeeperMember
@@ -60,7 +60,7 @@ def everything(_name: str) -> bool:
 def test_a_group_has_its_offsets_and_members() -> None:
     (reading,) = read(ZooKeeperGroups(View(g=True), fetch_zero, everything)).values()
     offsets = {"t": {0: Committed(7, NO_TIME), 1: Committed(8, NO_TIME)}}
-    owners = {("t", 0): Owner("g_web-1-5-00", "zookeeper", "/web")}
+    owners = {("t", 0): OwningMember("g_web-1-5-00", "zookeeper", "/web")}
     assert reading == GroupReading("g", "zookeeper", "Stable", 1, owners, offsets)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headgate.gateway.app.lag_parts import FIRST_MS
+from headgate.gateway.lag.broker_lag import FIRST_MS
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.tests.requests import commit_request
 
@@ -23,16 +23,16 @@ def test_the_first_survey_comes_after_the_start(tmp_path: Path) -> None:
     """And one an interval from then on."""
     node = committed(HandlerBroker(tmp_path, headgate_lag_interval_ms="500"))
     node.parts.lag.start()
-    assert node.parts.lag._collector is None
+    assert not node.parts.lag.is_measured
     node.time.advance(FIRST_MS)
     node.time.advance()
     collector = node.parts.lag.collector()
-    first = collector._survey
+    first = collector.last
     assert first is not None
     assert [group.name for group in first.groups] == ["g"]
     node.time.advance(500)
     node.time.advance()
-    assert collector._survey is not first
+    assert collector.last is not first
 
 
 def test_a_reading_before_makes_the_collector(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_stopped_broker_makes_no_survey(tmp_path: Path) -> None:
     node.parts.lag.start()
     node.parts.lag.stop()
     node.time.advance(10 * FIRST_MS)
-    assert node.parts.lag._collector is None
+    assert not node.parts.lag.is_measured
     node.parts.lag.stop()
 
 

@@ -1,4 +1,4 @@
-"""The collector of lag, made of the parts of a broker at the first need.
+"""The lag of a broker's groups: the collector and its sources, made of the parts of a broker at the first need.
 
 A broker without an HTTP listener has none. The modules are imported in a thread, a moment after the start: so they cost
 the start nothing, and clients no wait.
@@ -11,43 +11,52 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from headgate.gateway.app.composition import BrokerParts
+    from headgate.gateway.api.context import Services
+    from headgate.gateway.coordinator.broker_requests import OtherBrokers
     from headgate.gateway.lag.lag_collector import LagCollector
     from headgate.gateway.lag.zookeeper_groups import ZooKeeperGroups
+    from headgate.storage.files import Files
 
 FIRST_MS: Final = 1_000.0
 """The time from the start to the first survey."""
 MODULES: Final = (
     "headgate.gateway.lag.lag_collector",
-    "headgate.gateway.lag.lag_metrics",
     "headgate.gateway.lag.lag_json",
 )
 
 
-class LagParts:
+class BrokerLag:
     """The collector of one broker."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._parts = parts
+    def __init__(self, services: Services, brokers: OtherBrokers, files: Files) -> None:
+        self._services = services
+        self._brokers = brokers
+        self._files = files
         self._collector: LagCollector | None = None
         self._is_over = False
 
     def start(self) -> None:
         """Measure lag from now on. The scheduler runs."""
-        self._parts.scheduler.call_after(FIRST_MS, self._import)
+        self._services.scheduler.call_after(FIRST_MS, self._import)
 
     def _import(self) -> None:
         if not self._is_over:
-            self._parts.scheduler.in_thread(lambda: [import_module(name) for name in MODULES], self._imported)
+            self._services.scheduler.in_thread(lambda: [import_module(name) for name in MODULES], self._imported)
 
     def _imported(self, _result: object) -> None:
-        self.collector()
+        if not self._is_over:
+            self.collector()
 
     def stop(self) -> None:
         """Begin no further survey."""
         self._is_over = True
         if self._collector is not None:
             self._collector.stop()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is a collector."""
+        return self._collector is not None
 
     def collector(self) -> LagCollector:
         """The collector, which surveys once an interval."""
@@ -58,31 +67,30 @@ class LagParts:
         return self._collector
 
     def _make(self) -> LagCollector:
-        from headgate.gateway.config.spark_checkpoints import parse_checkpoints
+        from headgate.gateway.config.http.spark_checkpoints import parse_checkpoints
         from headgate.gateway.lag.lag_collector import LagCollector, LagSources
         from headgate.gateway.lag.spark_queries import SparkQueries
 
-        parts, config = self._parts, self._parts.config
+        services, config = self._services, self._services.config
         directories = parse_checkpoints(config.headgate_spark_checkpoints)
-        spark = SparkQueries(parts.log_manager.files, parts.scheduler, directories) if directories else None
-        sources = LagSources(parts.groups, self._zookeeper_groups(), spark)
+        spark = SparkQueries(self._files, services.scheduler, directories) if directories else None
+        sources = LagSources(services.groups, self._zookeeper_groups(), spark)
         collector = LagCollector(
-            sources, parts.partitions, parts.other_brokers, parts.clock, config.headgate_lag_interval_ms
+            sources, services.partitions, self._brokers, services.clock, config.headgate_lag_interval_ms
         )
-        parts.metadata.on_change(collector.requests.follow)
+        services.metadata.on_change(collector.requests.follow)
         return collector
 
     def _zookeeper_groups(self) -> ZooKeeperGroups | None:
-        services = self._parts.services
-        view, stores = services.zookeeper_groups, services.offset_stores
+        view, stores = self._services.zookeeper_groups, self._services.offset_stores
         if view is None or stores is None:
             return None
         from headgate.gateway.lag.zookeeper_groups import ZooKeeperGroups
 
-        return ZooKeeperGroups(view, stores.fetch_zero, self._parts.groups.coordinates)
+        return ZooKeeperGroups(view, stores.fetch_zero, self._services.groups.coordinates)
 
     def json(self) -> Iterator[bytes]:
         """The body of `/v1/lag.json`."""
         from headgate.gateway.lag import lag_json
 
-        return lag_json.slices(self.collector(), self._parts.config.node_id)
+        return lag_json.slices(self.collector(), self._services.config.node_id)

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.http.spark_checkpoints import parse_checkpoints
 from headgate.gateway.config.loading import ConfigError
-from headgate.gateway.config.spark_checkpoints import parse_checkpoints
 
 SETTING = "headgate.spark.checkpoints"
 
