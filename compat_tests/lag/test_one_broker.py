@@ -111,8 +111,10 @@ def test_a_busy_group_with_a_member(broker: Broker) -> None:
         for said in (kafka, command):
             for place, row in said.items():
                 assert before[place].member == row.member == after[place].member is not None
-                for number in range(2):
-                    assert (before[place][number] or 0) <= (row[number] or 0) <= (after[place][number] or 0), place
+                for early, now, late in list(
+                    zip(before[place].numbers, row.numbers, after[place].numbers, strict=True)
+                )[:2]:
+                    assert (early or 0) <= (now or 0) <= (late or 0), place
         assert after[group, topic, 0].end > before[group, topic, 0].end  # type: ignore[operator]
         assert verdicts(broker)[group] in {"OK", "WARN"}
     finally:

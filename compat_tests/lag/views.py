@@ -84,7 +84,7 @@ def by_kafka(broker: Broker, *groups: str) -> dict[Place, Row]:
     said = tool_output(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap, "--describe", *named)
     rows = [line.split() for line in said.splitlines()]
     return {
-        (row[0], row[1], int(row[2])): Row(*(_number(word) for word in row[3:6]), member=_text(row[6]))
+        (row[0], row[1], int(row[2])): Row(_number(row[3]), _number(row[4]), _number(row[5]), member=_text(row[6]))
         for row in rows
         if row and row[0] in groups
     }
