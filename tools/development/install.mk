@@ -23,7 +23,7 @@ missing = { $(call say,$(1); the tests that need it are skipped); [[ "$${CI:-}" 
 # $(call needs,programs,what to install)
 needs = for program in $(1); do command -v $$program >/dev/null || $(call missing,$$program is not on the path: install $(2)); done
 
-.PHONY: runtime test spark lock jars kcat kerberos go node old connect sparks
+.PHONY: runtime test spark lock jars kcat kerberos prometheus go node old connect sparks
 
 # ------------------------------------------------------------------------------------------- the virtual environment
 
@@ -137,6 +137,9 @@ endef
 
 kcat:
 	$(call system_packages,command -v kcat >/dev/null,kcat,on macOS: brew install kcat)
+
+prometheus:
+	$(call system_packages,command -v prometheus >/dev/null,prometheus,on macOS: brew install prometheus)
 
 # A KDC with its programs, the module with which kcat speaks to it, and `gssapi`, which is built with MIT's headers. The
 # interpreter's own compiler flags would have it take minutes

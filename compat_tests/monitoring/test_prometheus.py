@@ -1,0 +1,214 @@
+"""Debian's Prometheus scrapes a broker whose metrics real clients have moved, and takes the alerts for its rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from compat_tests.harness import toolchain
+from compat_tests.harness.broker import HTTP, TARGET, Broker, running
+from compat_tests.harness.ports import reserve
+from compat_tests.harness.topics import create_topics
+from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import send
+
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.skipif(TARGET != "headgate", reason="the metrics are Headgate's own"),
+]
+
+TOPIC, RECORDS, PARTITIONS = "measured", 500, 3
+INSTALL = "apt-get install prometheus"
+MOVED = (
+    "headgate_requests_total",
+    "headgate_request_seconds_count",
+    "headgate_row_errors_total",
+    "headgate_in_bytes_total",
+    "headgate_in_records_total",
+    "headgate_in_batches_total",
+    "headgate_out_bytes_total",
+    "headgate_out_reads_total",
+    "headgate_failed_produces_total",
+    "headgate_failed_fetches_total",
+    "headgate_topic_in_bytes_total",
+    "headgate_topic_in_records_total",
+    "headgate_topic_out_bytes_total",
+    "headgate_topic_failed_produces_total",
+    "headgate_topic_failed_fetches_total",
+    "headgate_topic_partitions",
+    "headgate_partition_in_bytes_total",
+    "headgate_partition_in_records_total",
+    "headgate_partition_out_bytes_total",
+    "headgate_partition_size_bytes",
+    "headgate_partition_end_offset",
+    "headgate_loop_cpu_seconds_total",
+    "headgate_loop_idle_percent",
+    "headgate_listener_connections",
+    "headgate_connections",
+    "headgate_partitions",
+    "headgate_partitions_led",
+    "headgate_controller_active",
+    "headgate_cluster_brokers",
+    "headgate_cluster_topics",
+    "headgate_cluster_partitions",
+    "headgate_disk_free_bytes",
+    "kafka_topic_partition_current_offset",
+    "kafka_server_brokertopicmetrics_bytesin_total",
+    "kafka_log_log_size",
+    "kafka_broker_info",
+    "process_resident_memory_bytes",
+)
+"""What the clients of this file move; other tests move the metrics of clusters, compaction, quotas and disks."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = {HTTP: "http://127.0.0.1:0", "message.max.bytes": "200000"}
+    with running(tmp_path_factory.mktemp("measured"), settings) as broker:
+        create_topics(broker.bootstrap, {TOPIC: {}}, PARTITIONS)
+        send(broker.bootstrap, TOPIC, (f"record {number}" for number in range(RECORDS)))
+        produce_too_much(broker)
+        consume(broker)
+        stays = Producer({"bootstrap.servers": broker.bootstrap})  # an open connection
+        stays.list_topics(timeout=30)
+        yield broker
+
+
+def produce_too_much(broker: Broker) -> None:
+    """A record that the broker refuses."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 2_000_000})
+    errors: list[str] = []
+    producer.produce(TOPIC, b"x" * 1_000_000, on_delivery=lambda error, _: errors.append(error.name()))
+    producer.flush(30)
+    assert errors == ["MSG_SIZE_TOO_LARGE"]
+
+
+def consume(broker: Broker) -> None:
+    """Read everything; and ask for an offset that no partition has."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "error"})
+    try:
+        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        records = consumer.consume(RECORDS, 60)
+        assert len([record for record in records if record.error() is None]) == RECORDS
+        consumer.commit(asynchronous=False)
+        consumer.assign([TopicPartition(TOPIC, 0, 1_000_000)])
+        refusal = until_error(consumer)
+        assert "out of range" in refusal.lower()
+    finally:
+        consumer.close()
+
+
+def until_error(consumer: Consumer) -> str:
+    found: list[str] = []
+
+    def is_refused() -> bool:
+        try:
+            record = consumer.poll(0.1)
+        except KafkaException as error:
+            found.append(str(error))
+        else:
+            if record is not None and record.error() is not None:
+                found.append(record.error().str())
+        return bool(found)
+
+    until(is_refused, "the refusal of an offset")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def metrics(broker: Broker) -> str:
+    with urllib.request.urlopen(f"{broker.http()}/metrics", timeout=30) as answer:  # noqa: S310  of the broker
+        text: str = answer.read().decode()
+    return text
+
+
+@pytest.fixture(scope="module")
+def prometheus(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Prometheus that scrapes the broker each second, with the alerts as its rules."""
+    program, folder = toolchain.program("prometheus", INSTALL), tmp_path_factory.mktemp("prometheus")
+    address = str(broker.http()).removeprefix("http://")
+    (folder / "alerts.yaml").write_text(alerts())
+    (folder / "prometheus.yaml").write_text(
+        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+        "rule_files: [alerts.yaml]\n"
+        f"scrape_configs: [{{job_name: headgate, static_configs: [{{targets: ['{address}']}}]}}]\n"
+    )
+    port = reserve(broker)
+    options = (f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [program, *options, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log
+        )
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def alerts() -> str:
+    command = [str(Path(sys.executable).with_name("headgate")), "alerts"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def ask(prometheus: str, path: str) -> dict[str, object]:
+    try:
+        with urllib.request.urlopen(f"{prometheus}/api/v1/{path}", timeout=30) as answer:  # noqa: S310  Prometheus
+            data: dict[str, object] = json.load(answer)["data"]
+    except OSError:  # it is starting
+        return {}
+    return data
+
+
+def values(prometheus: str, query: str) -> list[float]:
+    result = ask(prometheus, f"query?query={quote(query)}").get("result", [])
+    assert isinstance(result, list)
+    return [float(sample["value"][1]) for sample in result]
+
+
+def test_a_prometheus_reads_what_clients_have_moved(broker: Broker, prometheus: str) -> None:
+    until(lambda: values(prometheus, 'up{job="headgate"}') == [1], "a scrape")
+    until(lambda: bool(values(prometheus, "headgate_in_records_total")), "the numbers of a scrape")
+    still = [name for name in MOVED if not any(values(prometheus, name))]
+    assert still == []
+    topic = f'{{topic="{TOPIC}"}}'
+    for query, wanted in (
+        (f"headgate_topic_in_records_total{topic}", RECORDS),
+        (f"sum(kafka_topic_partition_current_offset{topic})", RECORDS),
+        (f"kafka_topic_partitions{topic}", PARTITIONS),
+        (f"sum(kafka_log_log_size{topic}) - sum(headgate_partition_in_bytes_total{topic})", 0),
+        (f"headgate_topic_failed_produces_total{topic}", 1),
+        ("kafka_brokers", 1),
+    ):
+        assert values(prometheus, query) == [wanted], query
+    rules = ask(prometheus, "rules")["groups"]
+    assert isinstance(rules, list)
+    health = {rule["name"]: rule["health"] for group in rules for rule in group["rules"]}
+    until(lambda: not ask(prometheus, "alerts")["alerts"], "no alert of a sound broker")
+    assert len(health) > 10
+    assert set(health.values()) <= {"ok", "unknown"}, health
+
+
+def test_promtool_checks_the_metrics(metrics: str) -> None:
+    command = [toolchain.program("promtool", INSTALL), "check", "metrics"]
+    found = subprocess.run(command, check=False, input=metrics, capture_output=True, text=True)
+    complaints = [line for line in found.stderr.splitlines() if not line.startswith("kafka_")]  # names of others
+    assert complaints == []
+    assert len(re.findall(r"^# TYPE headgate_", metrics, re.MULTILINE)) > 70
+
+
+def test_promtool_checks_the_alerts(tmp_path: Path) -> None:
+    rules = tmp_path / "alerts.yaml"
+    rules.write_text(alerts())
+    command = [toolchain.program("promtool", INSTALL), "check", "rules", str(rules)]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (found.returncode, "SUCCESS" in found.stdout + found.stderr) == (0, True), found.stdout + found.stderr
