@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from compat_tests.harness import toolchain
-from compat_tests.harness.broker import HTTP, TARGET, Broker, running
+from compat_tests.harness.broker import HTTP, TARGET, HeadgateBroker, running
 from compat_tests.harness.ports import reserve
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
@@ -71,9 +71,10 @@ MOVED = (
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeadgateBroker]:
     settings = {HTTP: "http://127.0.0.1:0", "message.max.bytes": "200000"}
     with running(tmp_path_factory.mktemp("measured"), settings) as broker:
+        assert isinstance(broker, HeadgateBroker)
         create_topics(broker.bootstrap, {TOPIC: {}}, PARTITIONS)
         send(broker.bootstrap, TOPIC, (f"record {number}" for number in range(RECORDS)))
         produce_too_much(broker)
@@ -83,16 +84,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def produce_too_much(broker: Broker) -> None:
+def produce_too_much(broker: HeadgateBroker) -> None:
     """A record that the broker refuses."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 2_000_000})
     errors: list[str] = []
-    producer.produce(TOPIC, b"x" * 1_000_000, on_delivery=lambda error, _: errors.append(error.name()))
+    producer.produce(TOPIC, b"x" * 1_000_000, on_delivery=lambda error, _: errors.append(str(error)))
     producer.flush(30)
-    assert errors == ["MSG_SIZE_TOO_LARGE"]
+    assert "MSG_SIZE_TOO_LARGE" in errors[0]
 
 
-def consume(broker: Broker) -> None:
+def consume(broker: HeadgateBroker) -> None:
     """Read everything; and ask for an offset that no partition has."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "error"})
     try:
@@ -102,7 +103,7 @@ def consume(broker: Broker) -> None:
         consumer.commit(asynchronous=False)
         consumer.assign([TopicPartition(TOPIC, 0, 1_000_000)])
         refusal = until_error(consumer)
-        assert "out of range" in refusal.lower()
+        assert "out of range" in refusal.lower(), refusal
     finally:
         consumer.close()
 
@@ -117,7 +118,7 @@ def until_error(consumer: Consumer) -> str:
             found.append(str(error))
         else:
             if record is not None and record.error() is not None:
-                found.append(record.error().str())
+                found.append(str(record.error()))
         return bool(found)
 
     until(is_refused, "the refusal of an offset")
@@ -125,14 +126,14 @@ def until_error(consumer: Consumer) -> str:
 
 
 @pytest.fixture(scope="module")
-def metrics(broker: Broker) -> str:
+def metrics(broker: HeadgateBroker) -> str:
     with urllib.request.urlopen(f"{broker.http()}/metrics", timeout=30) as answer:  # noqa: S310  of the broker
         text: str = answer.read().decode()
     return text
 
 
 @pytest.fixture(scope="module")
-def prometheus(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prometheus(broker: HeadgateBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Prometheus that scrapes the broker each second, with the alerts as its rules."""
     program, folder = toolchain.program("prometheus", INSTALL), tmp_path_factory.mktemp("prometheus")
     address = str(broker.http()).removeprefix("http://")
@@ -175,7 +176,7 @@ def values(prometheus: str, query: str) -> list[float]:
     return [float(sample["value"][1]) for sample in result]
 
 
-def test_a_prometheus_reads_what_clients_have_moved(broker: Broker, prometheus: str) -> None:
+def test_a_prometheus_reads_what_clients_have_moved(broker: HeadgateBroker, prometheus: str) -> None:
     until(lambda: values(prometheus, 'up{job="headgate"}') == [1], "a scrape")
     until(lambda: bool(values(prometheus, "headgate_in_records_total")), "the numbers of a scrape")
     still = [name for name in MOVED if not any(values(prometheus, name))]
