@@ -52,6 +52,7 @@ def _lag(lag: BrokerLag) -> HttpAnswer:
 def _metrics(parts: BrokerParts) -> HttpAnswer:
     from headgate.gateway.metrics.exposition import CONTENT_TYPE_LATEST, exposition
 
+    parts.lag.collector()  # registers its tables
     return HttpAnswer(CONTENT_TYPE_LATEST, exposition(parts.metrics))
 
 

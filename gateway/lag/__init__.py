@@ -11,5 +11,6 @@ spark_queries.py        of Spark's checkpoints            partition_ends.py     
 unread_times.py         times, from logs of this broker   leader_times.py       from other leaders
 commit_windows.py       the last commits, for verdicts    requests_to_leaders.py requests over links
 lag_rows.py             rows of one survey, pure          lag_collector.py      the survey and its interval
-lag_json.py             `/v1/lag.json`                    broker_lag.py         the parts, at the first need
+lag_json.py             `/v1/lag.json`                    lag_metrics.py        tables of the metrics
+broker_lag.py           the parts of one broker, at the first need
 """

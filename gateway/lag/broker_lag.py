@@ -21,6 +21,7 @@ FIRST_MS: Final = 1_000.0
 """The time from the start to the first survey."""
 MODULES: Final = (
     "headgate.gateway.lag.lag_collector",
+    "headgate.gateway.lag.lag_metrics",
     "headgate.gateway.lag.lag_json",
 )
 
@@ -68,6 +69,7 @@ class BrokerLag:
 
     def _make(self) -> LagCollector:
         from headgate.gateway.config.http.spark_checkpoints import parse_checkpoints
+        from headgate.gateway.lag import lag_metrics
         from headgate.gateway.lag.lag_collector import LagCollector, LagSources
         from headgate.gateway.lag.spark_queries import SparkQueries
 
@@ -79,6 +81,7 @@ class BrokerLag:
             sources, services.partitions, self._brokers, services.clock, config.headgate_lag_interval_ms
         )
         services.metadata.on_change(collector.requests.follow)
+        lag_metrics.register(services.metrics, collector, config.headgate_metrics_detail)
         return collector
 
     def _zookeeper_groups(self) -> ZooKeeperGroups | None:

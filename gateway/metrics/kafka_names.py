@@ -15,6 +15,7 @@ from typing import Final
 from headgate.gateway.metrics.metrics_table import COUNTER, GAUGE, Row
 
 _REQUEST: Final = {"api": "request"}
+_GROUP: Final = {"group": "consumergroup"}
 
 KAFKA_NAMES: Final = (
     # Partitions by kafka_exporter
@@ -28,6 +29,22 @@ KAFKA_NAMES: Final = (
     Row("partition.replicas", "kafka_topic_partition_replicas", GAUGE, "Replicas."),
     Row("partition.in.sync.replicas", "kafka_topic_partition_in_sync_replica", GAUGE, "In-sync replicas."),
     Row("partition.under.replicated", "kafka_topic_partition_under_replicated_partition", GAUGE, "1 if a replica is not in sync."),
+    # Groups by kafka_exporter, at the coordinator
+    Row("group.partition.offset", "kafka_consumergroup_current_offset", GAUGE, "Committed offset.", _GROUP),
+    Row("group.partition.lag.records", "kafka_consumergroup_lag", GAUGE, "Records behind it.", _GROUP),
+    Row("group.topic.offset.sum", "kafka_consumergroup_current_offset_sum", GAUGE, "Sum over the partitions of a topic.", _GROUP),
+    Row("group.topic.lag.records", "kafka_consumergroup_lag_sum", GAUGE, "Sum over the partitions of a topic.", _GROUP),
+    Row("group.members", "kafka_consumergroup_members", GAUGE, "Members.", _GROUP),
+    # Groups and partitions by Kafka Lag Exporter
+    Row("group.partition.offset", "kafka_consumergroup_group_offset", GAUGE, "Committed offset."),
+    Row("group.partition.lag.records", "kafka_consumergroup_group_lag", GAUGE, "Records behind it."),
+    Row("group.partition.lag.seconds", "kafka_consumergroup_group_lag_seconds", GAUGE, "Age of the oldest unread record: measured, not interpolated."),
+    Row("group.topic.lag.records", "kafka_consumergroup_group_topic_sum_lag", GAUGE, "Sum over the partitions of a topic."),
+    Row("group.lag.sum.records", "kafka_consumergroup_group_sum_lag", GAUGE, "Sum over all partitions."),
+    Row("group.lag.max.records", "kafka_consumergroup_group_max_lag", GAUGE, "The most of one partition."),
+    Row("group.lag.max.seconds", "kafka_consumergroup_group_max_lag_seconds", GAUGE, "The most of one partition."),
+    Row("partition.end.offset", "kafka_partition_latest_offset", GAUGE, "The end for consumers: the high watermark."),
+    Row("partition.start.offset", "kafka_partition_earliest_offset", GAUGE, "The first offset."),
     # Traffic by the JMX exporter; the sample without a topic is the sum
     Row("bytes.in", "kafka_server_brokertopicmetrics_bytesin_total", COUNTER, "Bytes of appended batches."),
     Row("topic.bytes.in", "kafka_server_brokertopicmetrics_bytesin_total", COUNTER, "Bytes of appended batches."),

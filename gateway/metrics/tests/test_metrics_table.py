@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import headgate.gateway
+from headgate.gateway.lag import lag_metrics
 from headgate.gateway.metrics import partition_metrics
 from headgate.gateway.metrics.kafka_names import KAFKA_NAMES, UNANSWERED
 from headgate.gateway.metrics.metrics_table import COUNTER, METRICS
@@ -31,7 +32,7 @@ def test_every_metric_is_on_the_page_for_operators() -> None:
 
 
 def table_columns() -> set[str]:
-    return {*partition_metrics.PARTITION_COLUMNS, *partition_metrics.TOPIC_COLUMNS}
+    return {*partition_metrics.PARTITION_COLUMNS, *partition_metrics.TOPIC_COLUMNS, *lag_metrics.COLUMNS}
 
 
 def test_what_the_broker_registers_is_in_the_table() -> None:
