@@ -24,7 +24,7 @@ T = TypeVar("T")
 ALL_RULES = AclFilter(AclResource.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, AclPermission.ANY)
 _WITH_PATTERNS, _NEWEST = 1, 3
 RULES_AT_ONCE = 1000
-"""Of one request: a broker checks and stores the rules of a request as one change."""
+"""Of one request: a broker checks, stores or removes the rules of a request as one change."""
 
 MESSAGES: dict[int, str] = {
     ErrorCode.SECURITY_DISABLED: "the broker has no authorizer that keeps ACLs: set authorizer.class.name there, see"
@@ -67,22 +67,18 @@ def _of_file(path: str | None) -> list[AclBinding]:
 
 def run_remove(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """Remove the rules that the filters mean, or those of a file."""
-    if options.file:
-        filters = [_exactly(binding) for binding in read_file(options.file)]
-    else:
-        filters = filters_of(options)
-        if ALL_RULES in filters and not options.all:
-            raise UsageError("name the rules: by --topic, --principal, ...; --all removes every rule of the cluster")
+    listed = None if options.file is None else dict.fromkeys(read_file(options.file))
+    filters = filters_of(options) if listed is None else [AclFilter(*binding) for binding in listed]
+    if listed is None and ALL_RULES in filters and not options.all:
+        raise UsageError("name the rules: by --topic, --principal, ...; --all removes every rule of the cluster")
     if options.dry_run:
-        found = {binding for wanted in filters for binding in describe(cluster, wanted)}
+        if listed is None:
+            found = {binding for wanted in filters for binding in describe(cluster, wanted)}
+        else:  # one question, not one for each rule
+            found = {binding for binding in describe(cluster, ALL_RULES) if binding in listed}
         return CommandResult([{**row_of(binding), "would_be_removed": True} for binding in sorted(found, key=sort_key)])
     removed, failures = _delete(cluster, filters)
     return CommandResult([{**row_of(each), "removed": True} for each in sorted(removed, key=sort_key)], failures)
-
-
-def _exactly(binding: AclBinding) -> AclFilter:
-    """The filter of one rule."""
-    return AclFilter(*binding)
 
 
 # ---------------------------------------------------------------------------------------------------------------- wire
@@ -95,19 +91,7 @@ def describe(cluster: Cluster, wanted: AclFilter) -> list[AclBinding]:
         response = _ask(client, DescribeAclsRequest(*wanted))
         if response.error_code:
             return failure_of(response)
-        return [
-            AclBinding(
-                AclResource(resource.resource_type),
-                resource.resource_name,
-                PatternType(resource.pattern_type),
-                acl.principal,
-                acl.host,
-                AclOperation(acl.operation),
-                AclPermission(acl.permission_type),
-            )
-            for resource in response.resources
-            for acl in resource.acls
-        ]
+        return [_binding_of(resource, acl) for resource in response.resources for acl in resource.acls]
 
     return _asked(cluster, "ACLs", ask)
 
@@ -131,32 +115,51 @@ def _create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding
 
 
 def _delete(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[set[AclBinding], list[str]]:
-    """Remove what the filters mean. Returns the removed rules, and sentences about the others. Raises ClientError."""
+    """Remove what the filters mean. Returns the removed rules, and sentences about the others.
+
+    Raises ClientError, unless rules are removed already.
+    """
     removed, failures = set[AclBinding](), list[str]()
+    for part in _parts(filters):
 
-    def ask(client: Client) -> bool:
-        request = DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted) for wanted in filters])
-        for result in _ask(client, request).filter_results:
-            if result.error_code:
-                failures.append(f"nothing was removed: {failure_of(result).text}")
-            for acl in result.matching_acls:
-                binding = AclBinding(
-                    AclResource(acl.resource_type),
-                    acl.resource_name,
-                    PatternType(acl.pattern_type),
-                    acl.principal,
-                    acl.host,
-                    AclOperation(acl.operation),
-                    AclPermission(acl.permission_type),
-                )
-                if acl.error_code:
-                    failures.append(f"{binding} was not removed: {failure_of(acl).text}")
-                else:
-                    removed.add(binding)
-        return True
+        def ask(client: Client, part: Sequence[AclFilter] = part) -> Any:
+            return _ask(client, DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted) for wanted in part]))
 
-    _asked(cluster, "the removal of ACLs", ask)
+        try:
+            response = _asked(cluster, "the removal of ACLs", ask)
+        except ClientError as error:
+            if not removed:
+                raise
+            failures.append(f"the other rules were not removed: {error}")
+            break
+        for result in response.filter_results:
+            failures += _sort_result(result, removed)
     return removed, [*dict.fromkeys(failures)]
+
+
+def _sort_result(result: Any, removed: set[AclBinding]) -> Iterator[str]:
+    """Add the removed rules of a filter. Yields a sentence for each other rule, or for the filter."""
+    if result.error_code:
+        yield f"a filter removed nothing: {failure_of(result).text}"
+    for acl in result.matching_acls:
+        binding = _binding_of(acl, acl)
+        if acl.error_code:
+            yield f"{binding} was not removed: {failure_of(acl).text}"
+        else:
+            removed.add(binding)
+
+
+def _binding_of(pattern: Any, acl: Any) -> AclBinding:
+    """The rule of a row with a pattern, and of a row with the principal and the operation; they may be one row."""
+    return AclBinding(
+        AclResource(pattern.resource_type),
+        pattern.resource_name,
+        PatternType(pattern.pattern_type),
+        acl.principal,
+        acl.host,
+        AclOperation(acl.operation),
+        AclPermission(acl.permission_type),
+    )
 
 
 def _ask(client: Client, request: Message) -> Any:
@@ -172,5 +175,5 @@ def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> 
     return found[key]
 
 
-def _parts(bindings: Sequence[AclBinding]) -> Iterator[Sequence[AclBinding]]:
-    return (bindings[at : at + RULES_AT_ONCE] for at in range(0, len(bindings), RULES_AT_ONCE))
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + RULES_AT_ONCE] for at in range(0, len(items), RULES_AT_ONCE))

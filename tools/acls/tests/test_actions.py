@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from headgate.protocol.acls import AclOperation, AclPermission, AclResource, PatternType
+import pytest
+
+from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_acls import CreateAclsRequest
 from headgate.protocol.messages.delete_acls import DeleteAclsRequest
+from headgate.protocol.messages.describe_acls import DescribeAclsRequest
 from headgate.tools.acls import actions
 from headgate.tools.acls.rows import row_of
 from headgate.tools.acls.tests.acl_broker import AclBroker, acl
@@ -98,6 +104,46 @@ def test_rules_of_a_list_are_added_and_removed_again(run: Run, broker: AclBroker
     assert [*broker.acls] == [acl(name="kept")]
     assert run("add", "--file", str(path)).code == 0
     assert set(broker.acls) == {*acls, acl(name="kept")}
+
+
+def rules_file(path: Path, acls: list[AclBinding]) -> str:
+    path.write_text("\n".join(json.dumps(row_of(each)) for each in acls))
+    return str(path)
+
+
+def test_a_dry_run_of_a_file_asks_the_broker_once(run: Run, broker: AclBroker, tmp_path: Path) -> None:
+    acls = [acl(name=f"t{number}") for number in range(3)]
+    broker.acls = dict.fromkeys([*acls[1:], acl(name="kept")])
+    shown = run("remove", "--file", rules_file(tmp_path / "acls.jsonl", [*acls, acls[1]]), "--dry-run")
+    assert [(row["resource_name"], row["would_be_removed"]) for row in shown.rows] == [("t1", True), ("t2", True)]
+    assert [type(request) for request in broker.asked] == [DescribeAclsRequest]
+
+
+def test_many_rules_of_a_file_go_in_several_requests(run: Run, broker: AclBroker, tmp_path: Path) -> None:
+    acls = [acl(name=f"t{number}") for number in range(actions.RULES_AT_ONCE + 1)]
+    broker.acls = dict.fromkeys([*acls[-2:], acl(name="kept")])
+    shown = run("remove", "--file", rules_file(tmp_path / "acls.jsonl", acls))
+    assert (shown.code, len(shown.rows), [*broker.acls]) == (0, 2, [acl(name="kept")])
+    sizes = [len(request.filters) for request in broker.asked if isinstance(request, DeleteAclsRequest)]
+    assert sizes == [actions.RULES_AT_ONCE, 1]
+
+
+def test_removed_rules_are_shown_if_a_later_request_fails(
+    run: Run, broker: AclBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "RULES_AT_ONCE", 1)
+    acls = [acl(name="a"), acl(name="b")]
+    broker.acls = dict.fromkeys(acls)
+    answers = iter([broker.ask_any])
+
+    def lose_the_second(key: str, ask: Any) -> Any:
+        answer = next(answers, None)
+        return ({}, {key: Failure(ErrorCode.NONE, "the connection is lost")}) if answer is None else answer(key, ask)
+
+    monkeypatch.setattr(broker, "ask_any", lose_the_second)
+    shown = run("remove", "--file", rules_file(tmp_path / "acls.jsonl", acls))
+    assert (shown.code, [row["resource_name"] for row in shown.rows]) == (1, ["a"])
+    assert shown.errors == ["the other rules were not removed: the connection is lost"]
 
 
 def test_remove_takes_exactly_the_named_pattern(run: Run, broker: AclBroker) -> None:
