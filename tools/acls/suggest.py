@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
+from contextlib import AbstractContextManager, nullcontext
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 from headgate.protocol.acls import AclBinding, AclResource
 from headgate.protocol.security.acls.index import AclIndex
@@ -69,10 +72,10 @@ def _read(options: argparse.Namespace) -> tuple[list[ObservedAccess], list[str]]
     notes = []
     for path in options.files:
         try:
-            text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8", errors="replace")
+            with _opened(path) as lines:  # a log of months does not fit into memory
+                accesses, unreadable = read_lines(lines)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}; name the file of headgate.audit.log") from None
-        accesses, unreadable = read_lines(text.splitlines())
         found |= dict.fromkeys(accesses)
         if unreadable:
             notes.append(f"{path}: {unreadable} lines are no events of an audit log")
@@ -81,6 +84,15 @@ def _read(options: argparse.Namespace) -> tuple[list[ObservedAccess], list[str]]
                 f"{path} has no event {OBSERVED_EVENT!r}: brokers write them with headgate.authorizer.mode=observe"
             )
     return [*found], notes
+
+
+def _opened(path: str) -> AbstractContextManager[TextIO]:
+    """The text of a file, or of standard input; both are UTF-8, and a torn character is no error. Raises OSError."""
+    if path == "-":
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+        return nullcontext(sys.stdin)
+    return Path(path).open(encoding="utf-8", errors="replace")
 
 
 def _prefixes(options: argparse.Namespace) -> dict[AclResource, list[str]]:

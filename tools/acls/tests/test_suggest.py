@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,24 @@ def test_a_log_without_observations_names_the_mode(run: Run, tmp_path: Path) -> 
     assert run("suggest", str(tmp_path / "none")).errors == [
         f"{tmp_path}/none cannot be read: No such file or directory; name the file of headgate.audit.log"
     ]
+
+
+def test_a_long_log_is_read_line_by_line(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with path.open("w") as log:
+        log.writelines([line(), "\n"] * 1000)
+        log.writelines(f"{'x' * 1000}\n" for _ in range(4000))
+    tracemalloc.start()
+    try:
+        assert run("suggest", str(path), "--all").code == 0
+        assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 4
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_torn_character_on_standard_input_is_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"\xc3\n" + line().encode()), "ascii")
+    monkeypatch.setattr("sys.stdin", stdin)
+    shown = run("suggest", "-", "--all")
+    assert shown.out.splitlines()[0] == "# User:alice"
+    assert shown.errors == ["-: 1 lines are no events of an audit log"]
