@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
@@ -20,8 +20,8 @@ from headgate.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     EntityData,
 )
-from headgate.tools.client.client import Client, ClientError
-from headgate.tools.client.cluster import Cluster
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Cluster, sole_answer
 from headgate.tools.output import (
     CommandResult,
     UsageError,
@@ -30,8 +30,6 @@ from headgate.tools.output import (
     run_and_print,
     run_in_cluster,
 )
-
-T = TypeVar("T")
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 DEFAULT_NAME = "<default>"
@@ -161,7 +159,7 @@ def _change(
         [row] = client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=is_dry_run)).entries
         return _failure(row) if row.error_code else True
 
-    _asked(cluster, str(entity), ask)
+    sole_answer(cluster.ask_any(str(entity), ask))
     rows = [
         {**entity.row(), "quota": key, "before": _number(before.get(key)), "after": _number(value)}
         for key, value in changes.items()
@@ -213,16 +211,8 @@ def _describe(cluster: Cluster, entity: Entity, *, is_strict: bool) -> EntityQuo
             for entry in response.entries or ()
         }
 
-    return _asked(cluster, "quotas", ask)
+    return sole_answer(cluster.ask_any("quotas", ask))
 
 
 def _failure(row: Any) -> Failure:
     return Failure.of(row.error_code, _MESSAGES.get(row.error_code, row.error_message))
-
-
-def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> T:
-    """The answer of any broker. Raises ClientError."""
-    found, failed = cluster.ask_any(key, ask)
-    for failure in failed.values():
-        raise ClientError(failure.text)
-    return found[key]

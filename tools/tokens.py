@@ -11,7 +11,7 @@ import argparse
 import base64
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ from headgate.protocol.messages.expire_delegation_token import ExpireDelegationT
 from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from headgate.tools.arguments import duration_ms, now_ms
 from headgate.tools.client.client import Client, ClientError
-from headgate.tools.client.cluster import Cluster
+from headgate.tools.client.cluster import Cluster, sole_answer
 from headgate.tools.output import (
     CommandResult,
     Row,
@@ -39,8 +39,6 @@ from headgate.tools.output import (
     run_and_print,
     run_in_cluster,
 )
-
-T = TypeVar("T")
 
 _MESSAGES: dict[int, str] = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the broker has no delegation tokens: set delegation.token.secret.key on"
@@ -133,7 +131,7 @@ def run_create(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         response: CreateDelegationTokenResponse = client.ask(request, version)
         return _failure(response.error_code) if response.error_code else response
 
-    made = _asked(cluster, "a token", ask)
+    made = sole_answer(cluster.ask_any("a token", ask))
     row = {
         "token_id": made.token_id,
         "hmac": _text(made.hmac),
@@ -180,7 +178,7 @@ def _change(cluster: Cluster, options: argparse.Namespace, change: Callable[[byt
             try:
                 row["expires"] = _time(_changed(cluster, token_id, change(bytes(token.hmac))))
             except ClientError as error:
-                failures.append(str(error))
+                failures.append(f"{token_id}: {error}")
                 continue
         rows.append(row)
     notes = ["this was a dry run, nothing is changed; without --dry-run it is"] if options.dry_run else []
@@ -194,7 +192,7 @@ def _changed(cluster: Cluster, token_id: str, request: _NewEnd) -> int:
         response = client.ask(request)
         return _failure(response.error_code) if response.error_code else int(response.expiry_timestamp_ms)
 
-    return _asked(cluster, token_id, ask)
+    return sole_answer(cluster.ask_any(token_id, ask))
 
 
 def _row(token: DescribedDelegationToken, *, with_secret: bool) -> dict[str, Any]:
@@ -238,16 +236,8 @@ def _describe(cluster: Cluster, owners: Sequence[str] | None) -> list[DescribedD
         response = client.ask(DescribeDelegationTokenRequest(wanted))
         return _failure(response.error_code) if response.error_code else list(response.tokens)
 
-    return _asked(cluster, "tokens", ask)
+    return sole_answer(cluster.ask_any("tokens", ask))
 
 
 def _failure(code: int) -> Failure:
     return Failure.of(code, _MESSAGES.get(code))
-
-
-def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> T:
-    """The answer of any broker. Raises ClientError."""
-    found, failed = cluster.ask_any(key, ask)
-    for failure in failed.values():
-        raise ClientError(f"{key}: {failure.text}")
-    return found[key]

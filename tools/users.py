@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
@@ -35,11 +35,9 @@ from headgate.protocol.security.sasl.scram_keys import (
     ScramMechanism,
     salted_password,
 )
-from headgate.tools.client.client import Client, ClientError
-from headgate.tools.client.cluster import Cluster
+from headgate.tools.client.client import Client
+from headgate.tools.client.cluster import Cluster, sole_answer
 from headgate.tools.output import CommandResult, Row, UsageError, common_options, format_table, run_and_print
-
-T = TypeVar("T")
 
 DEFAULT_MECHANISM = ScramMechanism.SCRAM_SHA_512.mechanism_name
 SALT_BYTES = 32
@@ -252,7 +250,7 @@ def _describe(cluster: Cluster, users: Sequence[str]) -> tuple[dict[str, dict[in
         failed = [result for result in response.results if result.error_code]
         return found, [f"{result.user}: {_failure(result).text}" for result in failed]
 
-    return _first(cluster.ask_any("users", ask))
+    return sole_answer(cluster.ask_any("users", ask))
 
 
 def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
@@ -262,20 +260,12 @@ def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
         [result] = client.ask(request).results
         return _failure(result) if result.error_code else True
 
-    _first(cluster.ask_controller(_user(request), ask))
+    sole_answer(cluster.ask_controller(_user(request), ask))
 
 
 def _user(request: AlterUserScramCredentialsRequest) -> str:
     """The user of a change."""
     return request.upsertions[0].name if request.upsertions else request.deletions[0].name
-
-
-def _first(answers: tuple[dict[str, T], dict[str, Failure]]) -> T:
-    """The one answer. Raises ClientError."""
-    found, failed = answers
-    for failure in failed.values():
-        raise ClientError(failure.text)
-    return next(iter(found.values()))
 
 
 def _failure(row: Any) -> Failure:

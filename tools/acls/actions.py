@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from headgate.protocol.acls import AclBinding, AclFilter, AclOperation, AclPermission, AclResource, PatternType
@@ -16,7 +16,7 @@ from headgate.protocol.schema import Message
 from headgate.tools.acls.options import check_possible, filters_of, rules_of
 from headgate.tools.acls.rows import read_file, row_of, sort_key
 from headgate.tools.client.client import Client, ClientError
-from headgate.tools.client.cluster import Cluster
+from headgate.tools.client.cluster import Cluster, sole_answer
 from headgate.tools.output import CommandResult, UsageError
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def describe(cluster: Cluster, wanted: AclFilter) -> list[AclBinding]:
             return failure_of(response)
         return [_binding_of(resource, acl) for resource in response.resources for acl in resource.acls]
 
-    return _asked(cluster, "ACLs", ask)
+    return sole_answer(cluster.ask_any("ACLs", ask))
 
 
 def _create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding, str]:
@@ -110,7 +110,7 @@ def _create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding
                 if result.error_code
             }
 
-        failures.update(_asked(cluster, "new ACLs", ask))
+        failures.update(sole_answer(cluster.ask_any("new ACLs", ask)))
     return failures
 
 
@@ -126,7 +126,7 @@ def _delete(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[set[AclBind
             return _ask(client, DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted) for wanted in part]))
 
         try:
-            response = _asked(cluster, "the removal of ACLs", ask)
+            response = sole_answer(cluster.ask_any("the removal of ACLs", ask))
         except ClientError as error:
             if not removed:
                 raise
@@ -165,14 +165,6 @@ def _binding_of(pattern: Any, acl: Any) -> AclBinding:
 def _ask(client: Client, request: Message) -> Any:
     """The answer, in a version that knows patterns of resource names (KIP-290). Raises ClientError."""
     return client.ask(request, client.version(type(request), _NEWEST, _WITH_PATTERNS))
-
-
-def _asked(cluster: Cluster, key: str, ask: Callable[[Client], T | Failure]) -> T:
-    """The answer of any broker. Raises ClientError."""
-    found, failed = cluster.ask_any(key, ask)
-    for failure in failed.values():
-        raise ClientError(failure.text)
-    return found[key]
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

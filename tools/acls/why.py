@@ -9,7 +9,14 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.protocol.acls import WILDCARD, AclBinding, AclOperation, AclPermission, ResourcePattern
+from headgate.protocol.acls import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    AclBinding,
+    AclOperation,
+    AclPermission,
+    ResourcePattern,
+)
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.security.acls.decision import AclDecision, AclPolicy, DecisionReason, decide
@@ -129,7 +136,7 @@ def _host_note(question: AccessQuestion, bindings: Iterable[AclBinding]) -> list
     hosts = {
         binding.host
         for binding in bindings
-        if binding.host != WILDCARD and binding.principal in (question.principal, "User:*")
+        if binding.host != WILDCARD and binding.principal in (question.principal, WILDCARD_PRINCIPAL)
     }
     return [f"rules for the hosts {', '.join(sorted(hosts)[:5])} exist; ask with --host"] if hosts else []
 

@@ -264,6 +264,15 @@ class Cluster:
         self._clients = {node: other for node, other in self._clients.items() if other is not client}
 
 
+def sole_answer(answers: AnswersAndFailures[K, V]) -> V:
+    """The answer to a question with one key. Raises ClientError with the failure's text."""
+    found, failed = answers
+    for failure in failed.values():
+        raise ClientError(failure.text)
+    [answer] = found.values()
+    return answer
+
+
 def group_by_failure(failures: Mapping[TopicPartition, Failure]) -> list[tuple[str, Failure]]:
     """Partitions grouped by failure: their names as one text, and the failure."""
     partitions: defaultdict[Failure, list[str]] = defaultdict(list)

@@ -11,7 +11,7 @@ from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import Client, ClientError
-from headgate.tools.client.cluster import Answers, Cluster, group_by_failure, select_partitions
+from headgate.tools.client.cluster import Answers, Cluster, group_by_failure, select_partitions, sole_answer
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -216,3 +216,9 @@ def test_partitions_of_topics_are_selected(cluster: Cluster) -> None:
     selected, failures = select_partitions(cluster, {"a": None, "gone": None, "b": [7]})
     assert selected == [A0, A1, TopicPartition("b", 7)]
     assert failures == ["gone: there is no such topic; `headgate topics list` shows all"]
+
+
+def test_the_answer_to_a_sole_question_or_its_failure(cluster: Cluster) -> None:
+    assert sole_answer(cluster.ask_any("address", lambda client: client.address)) == "127.0.0.1:9092"
+    with pytest.raises(ClientError, match="no rights"):
+        sole_answer(cluster.ask_any("address", lambda _: Failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rights")))
