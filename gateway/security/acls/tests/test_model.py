@@ -1,6 +1,6 @@
 """The model: any ACLs decide as a naive reading of the rules, remembered or not, while ACLs change.
 
-Beside it stand planted mistakes, each of which the model has to find.
+Beside it stand planted mistakes: a short history finds each, and so does a search in `make soak`.
 """
 
 from __future__ import annotations
@@ -155,14 +155,14 @@ def differing(history: History) -> tuple[Asked, list[AclBinding]] | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=share(600))
+@settings(max_examples=share(300, soak=2_000))
 @given(HISTORIES)
 def test_acls_decide_as_the_rules_read(history: History) -> None:
     assert differing(history) is None
 
 
 @pytest.mark.slow
-@settings(max_examples=share(300))
+@settings(max_examples=share(150, soak=1_000))
 @given(st.lists(st.lists(BINDINGS, max_size=6), max_size=5))
 def test_a_changed_index_equals_a_new_one(changes: list[list[AclBinding]]) -> None:
     present, index = dict[AclBinding, None](), AclIndex.empty()
@@ -242,26 +242,68 @@ def removes_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AclIndex, "changed", lambda self, _removed, added: changed(self, (), added))
 
 
-MISTAKES = [
-    forgets_nothing,
-    remembers_without_the_host,
-    denies_what_is_implied,
-    implies_nothing,
-    _without("of_resource", _is_wildcard),
-    _without("of_resource", _is_shorter_prefix),
-    sees_no_network,
-    everyone_by_any_acl,
-    covers_nothing,
-    denies_everywhere_by_no_wildcard,
-    removes_nothing,
-]
+def acl(
+    name: str,
+    operation: AclOperation = AclOperation.ALL,
+    permission: AclPermission = AclPermission.ALLOW,
+    pattern_type: PatternType = PatternType.LITERAL,
+    host: str = "*",
+) -> AclBinding:
+    return AclBinding(AclResource.TOPIC, name, pattern_type, "User:alice", host, operation, permission)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
-def test_the_model_finds_a_planted_mistake(plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+def asks(name: str | None, operation: AclOperation = AclOperation.READ, host: str = "10.0.0.1") -> list[Asked]:
+    return [Asked("User:alice", host, operation, AclResource.TOPIC, name)]
+
+
+class Mistake(NamedTuple):
+    """A mistake, and the shortest history that finds it."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    steps: Sequence[Step]
+
+
+DENY, PREFIXED = AclPermission.DENY, PatternType.PREFIXED
+MISTAKES = {
+    "forgets nothing": Mistake(forgets_nothing, [Step([], asks("a")), Step([acl("a")], asks("a"))]),
+    "remembers without the host": Mistake(
+        remembers_without_the_host, [Step([acl("a", host="10.0.0.1")], asks("a", host="10.0.1.1"))]
+    ),
+    "denies what is implied": Mistake(
+        denies_what_is_implied,
+        [Step([acl("a"), acl("a", AclOperation.READ, DENY)], asks("a", AclOperation.DESCRIBE))],
+    ),
+    "implies nothing": Mistake(
+        implies_nothing, [Step([acl("a", AclOperation.READ)], asks("a", AclOperation.DESCRIBE))]
+    ),
+    "sees no wildcard": Mistake(_without("of_resource", _is_wildcard), [Step([acl("*")], asks("a"))]),
+    "sees no shorter prefix": Mistake(
+        _without("of_resource", _is_shorter_prefix), [Step([acl("a", pattern_type=PREFIXED)], asks("ab"))]
+    ),
+    "sees no network": Mistake(sees_no_network, [Step([acl("a", host="10.0.0.0/24")], asks("a"))]),
+    "everyone by any ACL": Mistake(everyone_by_any_acl, [Step([acl("a", AclOperation.DESCRIBE)], asks("a"))]),
+    "covers nothing": Mistake(covers_nothing, [Step([acl("a"), acl("a", permission=DENY)], asks(None))]),
+    "denies everywhere by no wildcard": Mistake(
+        denies_everywhere_by_no_wildcard, [Step([acl("a"), acl("*", permission=DENY)], asks(None))]
+    ),
+    "removes nothing": Mistake(removes_nothing, [Step([acl("a")], []), Step([acl("a")], asks("a"))]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_history_finds_a_planted_mistake(name: str) -> None:
+    history = History(AclPolicy(), MISTAKES[name].steps)
+    assert differing(history) is None
     with pytest.MonkeyPatch.context() as patch:
-        plant(patch)
+        MISTAKES[name].plant(patch)
+        assert differing(history) is not None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_search_finds_a_planted_mistake(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        MISTAKES[name].plant(patch)
         tried = settings(max_examples=20_000, phases=[Phase.generate])
         assert find(HISTORIES, lambda history: differing(history) is not None, settings=tried)
 
