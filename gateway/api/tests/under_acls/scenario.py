@@ -134,13 +134,15 @@ class Scenario:
         self.lines = AnswerLines()
         self.answers: Answers = {}
 
-    def play(self, *, newest_only: bool = False) -> None:
-        """Ask everything, or each question in the newest of its versions."""
+    def play(self, asked: Iterable[tuple[str, int]] | None = None) -> None:
+        """Ask everything, or these questions in these versions."""
+        wanted = None if asked is None else {*asked}
         self.set_up()
         for question in questions():
-            versions = [*question.versions]
-            for version in versions[-1:] if newest_only else versions:
-                self.ask(question, version)
+            name = question_name(question, {})
+            for version in question.versions:
+                if wanted is None or (name, version) in wanted:
+                    self.ask(question, version)
         self._ask_members()
 
     def _ask_members(self) -> None:

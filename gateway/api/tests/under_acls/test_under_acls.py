@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -109,11 +109,28 @@ DIFFERENCES = [
 ]
 
 
-@pytest.fixture(scope="module", params=first_in_unit(["newest versions", "all versions"]))
+def newest_versions() -> set[tuple[str, int]]:
+    return {(question_name(question, {}), [*question.versions][-1]) for question in questions()}
+
+
+def changing_versions() -> set[tuple[str, int]]:
+    """The first versions of the lines of files: before each, some Kafka answered otherwise."""
+    lines = [line.split("\t") for kafka in KAFKAS for line in lines_of(kafka)]
+    return {(name, int(versions.partition("-")[0])) for name, versions, *_ in lines} - newest_versions()
+
+
+ASKED: Mapping[str, Callable[[], set[tuple[str, int]] | None]] = {
+    "newest versions": newest_versions,
+    "changing versions": changing_versions,
+    "all versions": lambda: None,
+}
+
+
+@pytest.fixture(scope="module", params=first_in_unit(ASKED, some=2))
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
     broker = DispatchingBroker(tmp_path_factory.mktemp("data"))
     scenario = Scenario(broker)
-    scenario.play(newest_only=request.param == "newest versions")
+    scenario.play(ASKED[request.param]())
     yield scenario.answers
     broker.node.close()
 
