@@ -114,6 +114,7 @@ def add_to_directory(config: BrokerConfig, requests: Requests, parts: DirectoryP
             return [f"{_users(requests)} would be written to {log_manager.directory}"]
         if log is None:
             _begin(log_manager, records, parts)
+            log_manager.close()  # with the mark of a clean stop: the first start has nothing to recover
         else:
             appending.append(log, encoded_batch(records, parts.now_ms), leader_epoch=LEADER_EPOCH, now_ms=parts.now_ms)
             closing.close(log)

@@ -59,6 +59,17 @@ def test_a_new_directory_gets_a_user(tmp_path: Path) -> None:
     assert users(directory) == {"admin": {SHA_256, SHA_512}}
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_first_start_after_users_is_clean(tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int) -> None:
+    caplog.set_level("INFO")
+    for name in ("admin", "bob")[:count]:
+        add(tmp_path / "new", request(name))
+    node = HandlerBroker(tmp_path / "new")
+    assert node.parts.log_manager.was_clean
+    node.close()
+    assert "not clean" not in caplog.text
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_stopped_broker_gets_a_user(tmp_path: Path, is_clean: bool) -> None:
     node = HandlerBroker(tmp_path)
