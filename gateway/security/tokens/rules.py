@@ -20,6 +20,8 @@ MAX_TOKENS: Final = 20_000
 MAX_TOKENS_PER_OWNER: Final = 10_000
 MAX_NAMES_BYTES: Final = 4096
 """The size of a token's principals together, in UTF-8."""
+MAX_TIME_MS: Final = (1 << 63) - 1
+"""The last time that a record and a response can have: the settings allow longer lifetimes."""
 
 
 class TokenLifetimes(NamedTuple):
@@ -55,7 +57,7 @@ def create(tokens: Tokens, wanted: NewToken, token_id: str, lifetimes: TokenLife
     lifetime_ms = lifetimes.max_ms
     if wanted.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, wanted.max_lifetime_ms)
-    max_ms = now_ms + lifetime_ms
+    max_ms = min(now_ms + lifetime_ms, MAX_TIME_MS)
     expiry_ms = min(max_ms, now_ms + lifetimes.expiry_ms)
     return DelegationToken(token_id, wanted.owner, wanted.requester, wanted.renewers, now_ms, max_ms, expiry_ms)
 

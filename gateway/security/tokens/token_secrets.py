@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
@@ -57,21 +57,27 @@ class TokenSecrets:
     def _follow(self, tokens: Tokens) -> Steps[None]:
         if tokens is self._indexed:
             return
-        new = [token_id for token_id in tokens if token_id not in self._hashes]
-        for number, token_id in enumerate(new, 1):
-            made = self._hashes[token_id] = _hash(self.hmac_of(token_id))
-            self._ids[made] = token_id
-            if not number % _SECRETS_A_STEP:
-                yield
+        # Again after the steps: meanwhile a search among older tokens may have removed what it did not know
+        while new := [token_id for token_id in tokens if token_id not in self._hashes]:
+            yield from self._add(new)
         if len(self._hashes) > len(tokens):
             for token_id in self._hashes.keys() - tokens.keys():
                 del self._ids[self._hashes.pop(token_id)]
         self._indexed = tokens
 
+    def _add(self, token_ids: Sequence[str]) -> Steps[None]:
+        for number, token_id in enumerate(token_ids, 1):
+            if token_id not in self._hashes:
+                made = self._hashes[token_id] = _hash(self.hmac_of(token_id))
+                self._ids[made] = token_id
+            if not number % _SECRETS_A_STEP:
+                yield
+
     def begin_login(self, mechanism: ScramMechanism, token_id: str, salt: bytes) -> Callable[[], TokenCredential]:
         """The computation of the credential for a login by a token, for a thread.
 
-        Its owner is None without such a token, or if the token has ended; the computation takes as long.
+        Its owner is None without such a token, or if the token has ended; the computation takes as long as the first
+        one of a token. So the time shows whether a token of this id is in use, and nothing of its secret.
         """
         token = self._tokens().get(token_id)
         if token is not None and not token.is_expired(self._now_ms()):

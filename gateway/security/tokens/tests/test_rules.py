@@ -39,6 +39,13 @@ def test_a_renewal_ends_with_the_longest_lifetime() -> None:
     assert renewed.expiry_ms == 1_100
 
 
+def test_the_longest_lifetime_of_the_settings_fits_a_record() -> None:
+    longest = (1 << 63) - 1
+    token = rules.create({}, new(), "id", TokenLifetimes(longest, longest), 1_000)
+    assert (token.max_ms, token.expiry_ms) == (longest, longest)
+    assert rules.renew(token, "User:a", longest, TokenLifetimes(longest, longest), 2_000).expiry_ms == longest
+
+
 def test_the_requester_for_another_may_see_the_token_alone() -> None:
     assert refusal(rules.renew, TOKEN, "User:b", -1, LIFETIMES, 1_000) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert refusal(rules.expire, TOKEN, "User:b", -1, 1_000) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH

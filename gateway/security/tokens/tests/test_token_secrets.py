@@ -71,6 +71,17 @@ def test_many_secrets_are_made_in_steps() -> None:
     assert finish(secrets.find({}, secrets.hmac_of("150"))) is None
 
 
+def test_a_search_among_older_tokens_loses_no_new_token() -> None:
+    secrets = Cluster().secrets
+    older = {str(number): TOKEN._replace(token_id=str(number)) for number in range(100)}
+    newer = {f"new {number}": TOKEN._replace(token_id=f"new {number}") for number in range(100)} | older
+    slow, quick = secrets.find(newer, secrets.hmac_of("new 0")), secrets.find(older, secrets.hmac_of("0"))
+    next(slow)
+    assert finish(quick) == "0"
+    assert finish(slow) == "new 0"
+    assert finish(secrets.find(newer, secrets.hmac_of("new 1"))) == "new 1"
+
+
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 def test_a_token_logs_its_owner_in_until_its_end(mechanism: ScramMechanism) -> None:
     cluster = Cluster(TOKEN)
