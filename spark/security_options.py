@@ -17,7 +17,7 @@ from headgate.protocol.security.client_security import ClientSecurity, InvalidCl
 
 PREFIX: Final = "kafka."
 SECURITY_PREFIXES: Final = tuple(f"{PREFIX}{prefix}" for prefix in PREFIXES)
-_NAME: Final = re.compile(rf"(?<![\w./])(?={'|'.join(map(re.escape, PREFIXES))})")
+_NAME: Final = re.compile(rf"(?<![^\s(`'])(?={'|'.join(map(re.escape, PREFIXES))})")
 """The beginning of a property's name in a sentence."""
 
 

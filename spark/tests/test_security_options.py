@@ -76,3 +76,11 @@ def test_a_sentence_has_the_names_of_options() -> None:
     text = str(refused.value)
     assert text.startswith("kafka.sasl.jaas.config: the login module org.apache.kafka.common.security.scram.")
     assert "hush" not in text
+
+
+@pytest.mark.parametrize("path", ["my-ssl.pem", "ssl.pem", "x=ssl.pem", "/etc/ssl.d/sasl.pem"])
+def test_a_sentence_has_the_path_of_the_option(path: str) -> None:
+    options = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "PEM"}
+    with pytest.raises(InvalidClientSecurity) as refused:
+        security_of(options | {"kafka.ssl.truststore.location": path})
+    assert str(refused.value).startswith(f"kafka.ssl.truststore.location={path}: there is no such file")
