@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-from headgate.protocol.properties import parse
 from headgate.protocol.security.client_properties import PREFIXES
 from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
+from headgate.tools.client.security_option import read_security
 
 PREFIX: Final = "kafka."
 SECURITY_PREFIXES: Final = tuple(f"{PREFIX}{prefix}" for prefix in PREFIXES)
@@ -41,10 +40,7 @@ def options_of(security: ClientSecurity) -> dict[str, str]:
 def client_options(path: str | None) -> dict[str, str]:
     """The options for a file of Kafka's client properties, such as that of `--command-config`; None: no options.
 
-    The file is read here; the stores that the properties name are read where tasks run. Raises OSError,
-    MalformedProperties, InvalidClientSecurity.
+    The file is read here; the stores that the properties name are read here and where tasks run. Raises
+    InvalidClientSecurity, also for a file that cannot be read.
     """
-    if path is None:
-        return {}
-    properties = {entry.name: entry.value for entry in parse(Path(path).read_text("utf-8"))}
-    return options_of(ClientSecurity.of_properties(properties))
+    return {} if path is None else options_of(read_security(path))

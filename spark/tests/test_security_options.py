@@ -42,6 +42,25 @@ def test_a_file_of_properties_becomes_options(tmp_path: Path) -> None:
     assert security_of(options).mechanism == "SCRAM-SHA-256"
 
 
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        (None, "the file cannot be read: No such file or directory"),
+        (b"sasl.jaas.config=hush\xff", "the file cannot be read: it is no text in UTF-8"),
+        (b"#" * ((1 << 20) + 1), "the file is larger than 1 MB"),
+        (b"security.protocol=TLS", "security.protocol=TLS does not exist"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, content: bytes | None, sentence: str) -> None:
+    file = tmp_path / "client.properties"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InvalidClientSecurity) as refused:
+        client_options(str(file))
+    assert str(refused.value).startswith(f"{file}: {sentence}")
+    assert "hush" not in str(refused.value)
+
+
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_no_text_of_a_plan_has_a_secret(is_copied: bool) -> None:
     security = security_of(LOGIN)

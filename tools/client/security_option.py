@@ -30,14 +30,29 @@ def add_security_option(
 def client_security(path: str) -> ClientSecurity:
     """`type=` of the option."""
     try:
+        return read_security(path)
+    except InvalidClientSecurity as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def read_security(path: str) -> ClientSecurity:
+    """The security of a file of client properties. Raises InvalidClientSecurity with the path, whatever is wrong."""
+    try:
+        return ClientSecurity.of_properties({entry.name: entry.value for entry in parse(_read_text(path))})
+    except (InvalidClientSecurity, MalformedProperties) as error:
+        raise InvalidClientSecurity(f"{path}: {error}") from None
+
+
+def _read_text(path: str) -> str:
+    """Raises InvalidClientSecurity."""
+    try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise argparse.ArgumentTypeError(f"{path}: the file is larger than {MAX_FILE_BYTES >> 20} MB")
-        properties = {entry.name: entry.value for entry in parse(content.decode())}
-        return ClientSecurity.of_properties(properties)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise argparse.ArgumentTypeError(f"{path}: the file cannot be read: {reason}") from None
-    except (InvalidClientSecurity, MalformedProperties) as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
+    except OSError as error:
+        raise InvalidClientSecurity(f"the file cannot be read: {error.strerror}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise InvalidClientSecurity(f"the file is larger than {MAX_FILE_BYTES >> 20} MB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise InvalidClientSecurity("the file cannot be read: it is no text in UTF-8") from None
