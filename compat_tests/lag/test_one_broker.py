@@ -7,14 +7,23 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.harness import toolchain
 from compat_tests.harness.broker import TARGET, Broker, running
 from compat_tests.harness.topics import create_topics, delete_before
 from compat_tests.harness.waiting import until
 from compat_tests.harness.writing import commit, send
-from compat_tests.lag.views import INTERVAL_MS, SETTINGS, assert_agree, by_command, by_endpoint, by_kafka, verdicts
+from compat_tests.lag.views import (
+    INTERVAL_MS,
+    SETTINGS,
+    assert_agree,
+    by_command,
+    by_endpoint,
+    by_kafka,
+    by_metrics,
+    verdicts,
+)
 
 pytestmark = [
     pytest.mark.sockets,
@@ -86,9 +95,11 @@ def test_groups_at_rest(broker: Broker) -> None:
     groups = ("read", "behind", "beyond", "below")
     place = "below", TOPIC, 1
     until(lambda: place in (rows := by_endpoint([broker])) and rows[place].status == "below the start", "the survey")
+    kafka = by_kafka(broker, *groups)  # first: its JVM may have to start, and ages grow
     endpoint = {place: row for place, row in by_endpoint([broker]).items() if place[0] in groups}
-    kafka = by_kafka(broker, *groups)
     assert_agree(endpoint, by_command(broker, *groups), kafka)
+    metrics = by_metrics(broker)
+    assert {place: metrics[place] for place in endpoint} == {place: row.records for place, row in endpoint.items()}
     assert kafka["beyond", TOPIC, 0].records == -50
     assert endpoint["beyond", TOPIC, 0][2:5] == (0, 0.0, "beyond the end")
     assert endpoint["behind", TOPIC, 0].records == half - 77
@@ -121,6 +132,24 @@ def test_a_busy_group_with_a_member(broker: Broker) -> None:
         busy.stop()
 
 
+class Committing:
+    """Clients that commit offsets of one topic for several groups, without being their members."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self._settings = {"bootstrap.servers": broker.bootstrap, "enable.auto.commit": False}
+        self._topic = topic
+        self._consumers: dict[str, Consumer] = {}
+
+    def commit(self, group: str, offset: int) -> None:
+        if group not in self._consumers:
+            self._consumers[group] = Consumer({**self._settings, "group.id": group})
+        self._consumers[group].commit(offsets=[TopicPartition(self._topic, 0, offset)], asynchronous=False)
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+
 def test_verdicts_on_real_commits(broker: Broker) -> None:
     """A group that commits one offset again and again, one that creeps, one that rests; and a live one."""
     topic = "judged"
@@ -128,18 +157,24 @@ def test_verdicts_on_real_commits(broker: Broker) -> None:
     send(broker.bootstrap, topic, [b"v"] * 200)
     commit(broker.bootstrap, "stopped", topic, {0: 5})
     expected = {"stalled": "STALL", "slow": "WARN", "quick": "OK", "stopped": "STOP", "rewound": "REWIND"}
+    producer, clients = Producer({"bootstrap.servers": broker.bootstrap}), Committing(broker, topic)
     step = 0
 
     def is_judged() -> bool:
         nonlocal step
         step += 1
-        send(broker.bootstrap, topic, [b"v"] * 5)
-        commit(broker.bootstrap, "stalled", topic, {0: 7})
-        commit(broker.bootstrap, "slow", topic, {0: step})
-        commit(broker.bootstrap, "quick", topic, {0: 150 + 5 * step + min(step, 40)})
-        commit(broker.bootstrap, "rewound", topic, {0: max(0, 150 - step)})
+        for _ in range(5):
+            producer.produce(topic, b"v")
+        producer.flush(10)
+        clients.commit("stalled", 7)
+        clients.commit("slow", step)
+        clients.commit("quick", min(150 + 7 * step, 200 + 5 * step))
+        clients.commit("rewound", max(0, 150 - step))
         time.sleep(INTERVAL_MS / 1000)
         found = verdicts(broker)
         return {name: found.get(name) for name in expected} == expected
 
-    until(is_judged, "the verdicts", timeout_s=60, step_s=0.05)
+    try:
+        until(is_judged, "the verdicts", timeout_s=60, step_s=0.01)
+    finally:
+        clients.close()

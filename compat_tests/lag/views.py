@@ -8,6 +8,8 @@ import urllib.request
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from compat_tests.harness.apache_kafka import CONSUMER_GROUPS
 from compat_tests.harness.broker import HTTP, Broker, HeadgateBroker, installed_command
 from compat_tests.harness.tool_jvm import tool_output
@@ -58,6 +60,19 @@ def by_endpoint(brokers: Iterable[Broker]) -> dict[Place, Row]:
                     one["committed_offset"], one["end_offset"], one["lag_records"], seconds, one["status"], member
                 )
     return rows
+
+
+def by_metrics(broker: Broker) -> dict[Place, float]:
+    """The lag in records, as Prometheus reads it."""
+    assert isinstance(broker, HeadgateBroker)
+    with urllib.request.urlopen(f"{broker.http()}/metrics", timeout=LIMIT_S) as answer:  # noqa: S310  of the broker
+        families = text_string_to_metric_families(answer.read().decode())
+    return {
+        (one.labels["group"], one.labels["topic"], int(one.labels["partition"])): one.value
+        for family in families
+        for one in family.samples
+        if one.name == "headgate_group_lag_records"
+    }
 
 
 def verdicts(broker: Broker) -> dict[str, str | None]:

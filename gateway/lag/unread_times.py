@@ -185,7 +185,7 @@ class UnreadTimes:
         """Have a thread for each disk read what the look has missed, unless the disk's threads are busy."""
         waiting, self._waiting = self._waiting, {}
         for disk, reads in waiting.items():
-            if disk in self._reading or self._scheduler.reads(disk).is_full:
+            if self._scheduler.reads(disk).is_full:
                 for read in reads:
                     read.release()
             elif reads:

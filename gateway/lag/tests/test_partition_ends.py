@@ -91,6 +91,5 @@ def test_a_leader_without_an_answer_leaves_lag_unknown(node: SurveyedBroker) -> 
 def test_a_refusal_of_the_leader_leaves_lag_unknown(node: SurveyedBroker) -> None:
     begin(node)
     tell(node, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    node.links.opened[LEADER].answer(ListOffsetsResponse())
-    node.time.advance()
+    tell(node, 2)
     assert row_of(node.present(), "g", "away").status == "unknown"
