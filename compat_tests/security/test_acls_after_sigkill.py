@@ -37,7 +37,8 @@ pytestmark = [
     pytest.mark.skipif(TARGET != "headgate", reason="the listener, its users and the store are Headgate's"),
 ]
 
-ROUNDS: Final = 20 if SOAK else 3
+ROUNDS: Final = {"embedded": 20 if SOAK else 2, "zookeeper": 20 if SOAK else 1}
+"""Kills by store. The second one meets what the first one left; nothing of it is a ZooKeeper's."""
 TOPICS: Final = [f"t{number}" for number in range(6)]
 LIMIT_S: Final = 60.0
 USERS: Final = {"admin": "secret of admin", "alice": "secret of alice"}
@@ -170,7 +171,7 @@ def kill_and_check(broker: RuledBroker, allowed: dict[str, bool | None], seed: i
     return administrator.acknowledged
 
 
-@pytest.mark.parametrize("store", ["embedded", "zookeeper"])
+@pytest.mark.parametrize("store", ROUNDS)
 def test_no_kill_allows_what_acknowledged_acls_forbid(tmp_path: Path, store: str) -> None:
     with keeper(store) as settings:
         broker = RuledBroker(tmp_path, settings)
@@ -178,8 +179,8 @@ def test_no_kill_allows_what_acknowledged_acls_forbid(tmp_path: Path, store: str
         try:
             create_topics(broker)
             allowed: dict[str, bool | None] = dict.fromkeys(TOPICS, False)
-            changes = sum(kill_and_check(broker, allowed, seed) for seed in range(ROUNDS))
-            assert changes >= 10 * ROUNDS
+            changes = sum(kill_and_check(broker, allowed, seed) for seed in range(ROUNDS[store]))
+            assert changes >= 10 * ROUNDS[store]
         finally:
             broker.kill()
 
