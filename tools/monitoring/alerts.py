@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 CRITICAL, WARNING = "critical", "warning"
+DEFAULT_LAG_S: Final = 300
 
 
 class Alert(NamedTuple):
@@ -25,8 +26,8 @@ class Alert(NamedTuple):
     cure: str
 
 
-def alerts() -> list[Alert]:
-    """The rules."""
+def alerts(lag_s: int = DEFAULT_LAG_S) -> list[Alert]:
+    """The rules. `lag_s`: the age of the oldest unread record from which on a group is late."""
     return [
         Alert("HeadgateDown", 'up{job="headgate"} == 0', "1m", CRITICAL,
               "Broker {{ $labels.instance }} does not answer.", "Look at its log and at /readyz."),
@@ -40,6 +41,9 @@ def alerts() -> list[Alert]:
               "{{ $value }} partitions of {{ $labels.instance }} miss a replica.", "Look for a broker that is down or slow."),
         Alert("HeadgateReplicasFailed", "headgate_replicas_offline > 0", "1m", WARNING,
               "{{ $value }} replicas of {{ $labels.instance }} have failed.", "Look at the disks and at the log of the broker."),
+        Alert("HeadgateGroupLate", f"max by (group) (headgate_group_lag_seconds) > {lag_s}", "5m", WARNING,
+              f"Group {{{{ $labels.group }}}} is late by {{{{ $value }}}} s; {lag_s} are allowed.",
+              "headgate groups lag shows its partitions and members."),
         Alert("HeadgateDiskFails", "headgate_disk_offline_directories + headgate_disk_hung_directories > 0", "1m", CRITICAL,
               "A disk of {{ $labels.instance }} fails or hangs.", "Look at the system's log; other brokers take over replicated partitions."),
         Alert("HeadgateDiskFull", "headgate_disk_full_directories > 0", "1m", CRITICAL,
@@ -57,10 +61,10 @@ def alerts() -> list[Alert]:
     ]  # fmt: skip
 
 
-def rules() -> str:
+def rules(lag_s: int = DEFAULT_LAG_S) -> str:
     """The rules as YAML, for `rule_files` of Prometheus."""
     lines = ["groups:", "  - name: headgate", "    rules:"]
-    for alert in alerts():
+    for alert in alerts(lag_s):
         lines += [
             f"      - alert: {alert.name}",
             f"        expr: {json.dumps(alert.expression)}",
@@ -76,10 +80,14 @@ def rules() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run `headgate alerts`; returns the exit code."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="headgate alerts",
         description="Print alerting rules for Prometheus: save the output, and name the file in rule_files."
         " The job that reads the brokers is named headgate.",
-    ).parse_args(arguments)
-    print(rules())
+    )
+    parser.add_argument(
+        "--lag", type=int, default=DEFAULT_LAG_S, metavar="seconds",
+        help=f"the age of a group's oldest unread record that is late; default: {DEFAULT_LAG_S}",
+    )  # fmt: skip
+    print(rules(parser.parse_args(arguments).lag))
     return 0

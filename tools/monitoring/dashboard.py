@@ -64,6 +64,14 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         ),
     ),
     (
+        "Consumers",
+        (
+            Panel("Lag in records", "short", (("topk(20, sum by (group) (headgate_group_lag_records))", "{{group}}"),)),
+            Panel("Lag in time", "s", (("topk(20, max by (group) (headgate_group_lag_seconds))", "{{group}}"),)),
+            Panel("Members", "short", (("topk(20, headgate_group_members)", "{{group}}"),)),
+        ),
+    ),
+    (
         "Topics",
         (
             Panel("Bytes in", "Bps", ((f"topk(20, {_rate('headgate_topic_in_bytes_total', 'topic')})", "{{topic}}"),)),

@@ -7,9 +7,10 @@ from headgate.tools.monitoring.tests.page import not_on_page
 
 
 def test_every_alert_asks_for_a_metric_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    assert alerts.main([]) == 0
+    assert alerts.main(["--lag", "60"]) == 0
     text = capsys.readouterr().out
     assert not_on_page(text) == []
+    assert "headgate_group_lag_seconds) > 60" in text
     assert text.count("- alert: ") == text.count("severity: ") == len(alerts.alerts())
 
 
