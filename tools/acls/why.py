@@ -22,6 +22,7 @@ from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from headgate.protocol.security.acls.decision import AclDecision, AclPolicy, DecisionReason, decide
 from headgate.protocol.security.acls.index import AclIndex
 from headgate.tools.acls.actions import ALL_RULES, describe, failure_of
+from headgate.tools.acls.near_principals import near_principal
 from headgate.tools.acls.options import check_possible, resources_of
 from headgate.tools.acls.rows import command_lines, row_of
 from headgate.tools.client.client import Client
@@ -59,12 +60,14 @@ def run_why(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     bindings = describe(cluster, ALL_RULES)
     index = AclIndex.empty().changed((), bindings)
     policy = policy_of(settings)
+    known = _known_principals(policy, bindings)
     rows, cures = list[Row](), list[str]()
     for pattern in patterns:
         question = AccessQuestion(options.principal, options.operation, pattern, options.host)
         decision = _decide(index, policy, question)
         rows.append(_row(question, decision))
         cures += [*_cure(question, decision), *_host_note(question, bindings)]
+        cures += near_principal(options.principal, known, is_allowed=decision.is_allowed)
     return CommandResult(rows, notes=[*notes, *dict.fromkeys(cures)])
 
 
@@ -73,6 +76,12 @@ def policy_of(settings: AuthorizerSettings) -> AclPolicy:
     users = (user.strip() for user in (settings.get(SUPER_USERS) or "").split(";"))
     is_open = (settings.get(ALLOW_EVERYONE) or "").strip().lower() == "true"
     return AclPolicy(frozenset(user for user in users if user), is_open)
+
+
+def _known_principals(policy: AclPolicy, bindings: Iterable[AclBinding]) -> dict[str, str]:
+    """The principals that rules or settings name, each with the place that names it."""
+    named = {binding.principal: "an ACL" for binding in bindings if binding.principal != WILDCARD_PRINCIPAL}
+    return named | dict.fromkeys(sorted(policy.super_users), SUPER_USERS)
 
 
 def _decide(index: AclIndex, policy: AclPolicy, question: AccessQuestion) -> AclDecision:

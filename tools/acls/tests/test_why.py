@@ -45,6 +45,14 @@ def test_super_users_are_read_from_the_broker(run: Run) -> None:
         assert why(run, principal=principal)[0] == f"{principal} may READ TOPIC orders: the principal is in super.users"
 
 
+def test_a_name_of_a_certificate_that_differs_in_spelling_is_noted(run: Run, broker: AclBroker) -> None:
+    broker.acls = dict.fromkeys([acl("User:CN=app,O=x"), acl("User:*", name="other")])
+    note = "an ACL names 'User:CN=app,O=x', which differs in spaces; every letter counts"
+    assert why(run, principal="User:CN=app, O=x")[1][1:] == [note]
+    note = "super.users names 'User:CN=broker,O=x', which differs in the order of its parts; every letter counts"
+    assert why(run, principal="User:O=x,CN=broker")[1][1:] == [note]
+
+
 def test_a_resource_without_rules_follows_the_setting(run: Run, broker: AclBroker) -> None:
     text, notes = why(run)
     assert text.startswith("User:alice may not READ TOPIC orders: the resource has no ACL")
