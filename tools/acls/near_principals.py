@@ -45,7 +45,7 @@ def _difference(principal: str, other: str) -> str:
 
 
 def _spelt(principal: str, ignored: Collection[str]) -> tuple[object, ...]:
-    """What is left of a principal without differences of these kinds."""
+    """A key that is equal for principals with differences of these kinds alone."""
     text = principal.casefold() if CASE in ignored else principal
     spaces = 0 if SPACES in ignored else text.count(" ")
     text = "".join(text.split()) if SPACES in ignored else text
