@@ -32,6 +32,7 @@ from headgate.spark.sink.marker import (
     encode_marker,
 )
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer, TransactionWriter
+from headgate.tools.client.client import ClientError
 from headgate.tools.groups.offsets import CommittedOffsets
 
 TRANSACTIONAL_ID_PREFIX = "headgate-spark-"
@@ -197,7 +198,7 @@ class ExactlyOnce:
                 self._connection.bootstrap, _ABORT_TIMEOUT_S, security=self._connection.security
             ) as connection:
                 transaction.begin(connection, self.transactional_id, self._timeout_ms)
-        except (SinkFailed, SinkRefused) as error:
+        except (SinkFailed, SinkRefused, ClientError) as error:  # a refused login too: the caller raises the cause
             _log.warning(
                 "%s: the open transaction ends by its timeout, as it could not be aborted: %s", self._name, error
             )

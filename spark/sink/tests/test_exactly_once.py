@@ -20,7 +20,7 @@ from headgate.spark.sink.connection import SinkFailed
 from headgate.spark.sink.exactly_once import ExactlyOnce, TransactionTooLong, WriteOutcome, is_worth_another_try
 from headgate.spark.sink.marker import QueryBatch, SinkMarker, SinkRefused, SourceOffsets, decode_marker
 from headgate.spark.sink.transaction import Fenced, TransactionalProducer
-from headgate.tools.client.client import PLAINTEXT
+from headgate.tools.client.client import PLAINTEXT, SecurityError
 from headgate.tools.groups.offsets import OffsetAndMetadata
 
 STEPS = ("begin", "read", "write", "check", "positions", "marker", "end")
@@ -196,6 +196,17 @@ def test_a_kill_at_any_step_loses_and_repeats_nothing(simulate: Any, step: str, 
     assert simulation.committed == (ONCE if (step, is_before) == ("end", False) else [])
     sink(simulation).write(simulation.run_tasks, one())
     assert simulation.committed == ONCE
+
+
+def test_a_refused_login_at_the_abort_hides_no_cause(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = simulate(("write", True, SinkRefused("a row is too large")))
+
+    def refused(*_: object, **__: object) -> None:
+        raise SecurityError("the password is wrong by now")
+
+    monkeypatch.setattr(exactly_once, "Connection", refused)
+    with pytest.raises(SinkRefused, match="a row is too large"):
+        sink(simulation).write(simulation.run_tasks, one())
 
 
 def test_a_zombie_of_an_earlier_try_is_fenced(simulate: Any) -> None:
