@@ -153,10 +153,12 @@ class Broker:
         from headgate.gateway.http.http_listener import BACKLOG, HttpListener, Security
 
         opened: dict[bool, list[trio.SocketListener]] = {}
-        for address, bound in self._addresses.http:
-            listener = _listening(bound, BACKLOG)
+        for address, bound in self._addresses.listen_http(BACKLOG):
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
             opened.setdefault(address.has_tls, []).append(listener)
             self.state.http_endpoints.append(str(address._replace(port=listener.socket.getsockname()[1])))
+        if not opened:
+            return
         logger.info("metrics, health and JSON are served at %s", ", ".join(self.state.http_endpoints))
         resources = make_resources(self.parts, self.state)
         self.parts.lag.start()

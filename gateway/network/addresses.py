@@ -81,17 +81,38 @@ class Addresses:
         try:
             bound = _bind_all(address.host, address.port, str(address), HTTP_SETTING)
         except AddressError as error:
-            if self._needs_http:
-                raise
-            logger.warning(
-                "cannot serve HTTP at %s (%s): there is no /metrics and no /readyz of this broker; set %s to another"
-                " address, or to nothing",
-                address,
-                error.strerror,
-                HTTP_SETTING,
-            )
+            self._go_without_http(error)
             return
         self.http += [(address, each) for each in bound]
+
+    def listen_http(self, backlog: int) -> list[tuple[HttpAddress, socket.socket]]:
+        """Listen on the bound addresses of HTTP: those where no other start was faster, each with its socket.
+
+        Raises AddressError if the address is needed.
+        """
+        listening = []
+        for address, bound in self.http:
+            try:
+                bound.listen(backlog)
+            except OSError as error:
+                self._go_without_http(AddressError(error, str(address), HTTP_SETTING))
+                bound.close()
+            else:
+                listening.append((address, bound))
+        self.http = listening
+        return listening
+
+    def _go_without_http(self, error: AddressError) -> None:
+        """Raises the error if the address is needed."""
+        if self._needs_http:
+            raise error
+        logger.warning(
+            "cannot serve HTTP at %s (%s): there is no /metrics and no /readyz of this broker; set %s to another"
+            " address, or to nothing",
+            error.address,
+            error.strerror,
+            HTTP_SETTING,
+        )
 
     def close(self) -> None:
         """Close the sockets, unless another object has taken their descriptors over."""

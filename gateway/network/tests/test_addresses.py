@@ -139,6 +139,28 @@ def test_an_http_address_that_nobody_asked_for_may_be_in_use(caplog: pytest.LogC
     addresses.close()
 
 
+@pytest.mark.parametrize("needs_http", [False, True])
+def test_of_two_starts_the_second_to_listen_goes_without_http(
+    caplog: pytest.LogCaptureFixture, *, needs_http: bool
+) -> None:
+    first = Addresses((), [HttpAddress("http", "127.0.0.1", 0)])
+    first.bind()
+    [(_, bound)] = first.http
+    address = HttpAddress("http", "127.0.0.1", bound.getsockname()[1])
+    second = Addresses((), [address], needs_http=needs_http)
+    second.bind()
+    assert len(first.listen_http(5)) == 1
+    if needs_http:
+        with pytest.raises(AddressError) as refused:
+            second.listen_http(5)
+        assert (refused.value.address, refused.value.errno) == (str(address), errno.EADDRINUSE)
+    else:
+        assert second.listen_http(5) == []
+        assert f"cannot serve HTTP at {address} (Address already in use)" in caplog.text
+    first.close()
+    second.close()
+
+
 def test_a_name_that_cannot_be_one_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="is not the name of a host"):
         bind("a" * 64, 0)
