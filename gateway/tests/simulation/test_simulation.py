@@ -6,6 +6,9 @@ A failing seed again, with its trace: python -m headgate.gateway.tests.simulatio
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from random import Random
 
@@ -56,6 +59,22 @@ def test_fresh_clusters(part: int, pytestconfig: pytest.Config) -> None:
 @pytest.mark.slow
 def test_a_seed_is_one_history() -> None:
     assert simulation.run(7).world.trace == simulation.run(7).world.trace
+
+
+@pytest.mark.sockets  # processes
+def test_a_seed_is_one_history_in_every_process() -> None:
+    """The order of a set of names is another one in each process: with this seed, topics and configs are read again."""
+    traces = [
+        subprocess.run(
+            [sys.executable, "-m", simulation.MODULE, "96"],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        )
+        for hash_seed in ("1", "2")
+    ]
+    assert traces[0].stdout
+    assert (traces[0].stdout, traces[0].stderr) == (traces[1].stdout, traces[1].stderr)
 
 
 def test_topics_change_in_one_order_in_every_process() -> None:

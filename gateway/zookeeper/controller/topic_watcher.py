@@ -117,8 +117,9 @@ class TopicWatcher:
         """The paths of topics that are new, or whose nodes are gone."""
         names = yield from children(self._session, TOPICS_PATH, self._watches.note)
         known = self._store.written_image.topics
-        new = set(names) - (self._watched & known.keys())
-        return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
+        new = [name for name in names if name not in known or name not in self._watched]
+        gone = known.keys() - names
+        return (f"{TOPICS_PATH}/{name}" for name in (*new, *(name for name in known if name in gone)))
 
     def refresh(self, name: str) -> Task[None]:
         self._watched.discard(name)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -75,16 +75,16 @@ class ConfigWatcher:
 
     def changed(self) -> Task[Iterator[str]]:
         """The paths of configs with a notification since the last read."""
-        entities = {*(yield from self.notifications.read(CONFIG_CHANGES_PATH, _changed_entity))}
+        entities = dict.fromkeys((yield from self.notifications.read(CONFIG_CHANGES_PATH, _changed_entity)))
         return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
 
-    def all_paths(self, parent: str) -> Task[set[str]]:
+    def all_paths(self, parent: str) -> Task[Collection[str]]:
         paths = yield from config_node_paths(self._session, parent)
         entity_type, image = parent.removeprefix(f"{CONFIG_PATH}/"), self._store.written_image
         users = ((USER_RESOURCE, user) for user in image.scram_credentials)
         known = (*(_entity(*key) for key in (*image.configs, *users)), *map(config_entity, image.quotas))
         gone = config_paths(entity for entity in known if entity.entity_type == entity_type)
-        return {*paths}.union(gone)
+        return dict.fromkeys((*paths, *gone))
 
     def read_into(self, image: Image, entity: ConfigEntity) -> Task[Image]:
         """The image with the present configs of an entity; unreadable ones keep their known values."""
