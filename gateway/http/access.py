@@ -4,8 +4,7 @@ A client's certificate names the user, or HTTP's Basic authentication (RFC 7617)
 JAAS line `listener.name.http.plain.sasl.jaas.config`, or else of SCRAM.
 
 On the loopback interface every program of this machine may ask, a page in a browser may not. Such a page reaches the
-listener by a name that its owner resolves to 127.0.0.1. So `Host` has to be an address, or
-`localhost`.
+listener by a name that its owner resolves to 127.0.0.1. So `Host` has to be an address, or `localhost`.
 """
 
 from __future__ import annotations

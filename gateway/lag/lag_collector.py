@@ -34,8 +34,8 @@ logger = logging.getLogger("headgate.lag")
 
 READ_MS: Final = 500.0
 """The longest wait of a survey for threads that read records."""
-LOOKS: Final = 3
-"""Looks for times: a thread reads what the first misses, or decodes what it finds; an index may be cold, too."""
+ROUNDS: Final = 3
+"""Rounds of a search for times: a thread reads what the first misses, or decodes it; an index may be cold, too."""
 STALE_INTERVALS: Final = 2
 
 
@@ -116,14 +116,14 @@ class LagCollector:
         """The last survey; a new one if it is older than it should be."""
         survey = self._survey
         if survey is None or self._age_ms() > STALE_INTERVALS * self.interval_ms:
-            survey = yield from self._look_around()
+            survey = yield from self._survey_at_once()
             self._keep(survey)
         return survey
 
     def _age_ms(self) -> float:
         return self._clock.monotonic_ms() - self._surveyed_ms
 
-    def _look_around(self) -> Steps[LagSurvey]:
+    def _survey_at_once(self) -> Steps[LagSurvey]:
         """A survey of the groups that this broker coordinates, without other brokers, and without a wait."""
         readings = yield from read_groups(self._sources.groups)
         if self._sources.spark is not None:
@@ -168,7 +168,7 @@ class LagCollector:
         times, found = self._times, dict[UnreadPosition, int | None]()
         times.begin(self._clock.monotonic_ms())
         left = wanted
-        for _ in range(LOOKS):
+        for _ in range(ROUNDS):
             found |= yield from times.look_up(left)
             left = {position: end for position, end in left.items() if self._is_missing(position, found)}
             if not left or not times.is_reading:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from headgate.gateway.lag.requests_to_leaders import RequestsToLeaders
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.replication.replica import Replica
+from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.tasks import PAUSE, Task, gather
 from headgate.protocol.messages.list_offsets import (
     EARLIEST,
@@ -22,7 +22,7 @@ from headgate.protocol.messages.list_offsets import (
 )
 from headgate.protocol.topic_partition import TopicPartition, by_topic
 
-CONSUMER_REPLICA_ID, READ_UNCOMMITTED, NO_LEADER = -1, 0, -1
+CONSUMER_REPLICA_ID: Final = -1
 PARTITIONS_AT_ONCE: Final = 400
 """The partitions of one request: its answer is read in a millisecond."""
 
@@ -70,7 +70,7 @@ class SurveyedEnds:
             replica = self._online.get(key)
             if replica is not None and not replica.is_catching_up:
                 ends = Ends(replica.log.start_offset, replica.high_watermark, self._node_id)
-            elif leader not in (self._node_id, NO_LEADER):
+            elif leader >= 0 and leader != self._node_id:
                 self.led_elsewhere.setdefault(leader, []).append(TopicPartition(topic, index))
         self._found[key] = ends
         return ends

@@ -1,8 +1,8 @@
 """The times of the oldest unread records, from the logs of this broker, followers' logs included.
 
 The header of the batch that a group reads next has the time in most cases, and a small batch is decoded at once. A
-thread reads bytes that are not in memory, and another one decodes a large batch, in slices; the next look finds the
-result. A hanging disk keeps one thread, and no survey.
+thread reads bytes that are not in memory, and another one decodes a large batch, in slices; the next search finds
+the result. A hanging disk keeps one thread, and no survey.
 
 A time stays known while its group stays at the same offset, for `KEPT_MS`: compaction may remove the record.
 """
@@ -24,12 +24,12 @@ from headgate.storage.files import WouldBlock
 from headgate.storage.segment.file_slice import FileSlice
 
 KEPT_MS: Final = 60_000.0
-LOOKS_AT_ONCE: Final = 16
-"""Batches of one step: some 0.4 ms."""
+BATCHES_AT_ONCE: Final = 16
+"""The batches of one step: some 0.4 ms."""
 SMALL_BYTES: Final = 2_048
 """A batch up to this size is decoded by the loop."""
 MAX_READS_AT_ONCE: Final = 64
-"""Reads of one disk, and batches that threads decode, between two looks."""
+"""Reads of one disk, and batches that threads decode, between two searches."""
 
 
 class UnreadPosition(NamedTuple):
@@ -108,10 +108,10 @@ class UnreadTimes:
                 continue
             offset, result = self._passed.get(position, position.offset), None
             while offset >= 0:
-                result = self._look(replica, position, offset, end)
+                result = self._examine(replica, position, offset, end)
                 offset = -1 if result is None else result.next_offset
                 count += 1
-                if count % LOOKS_AT_ONCE == 0:
+                if count % BATCHES_AT_ONCE == 0:
                     yield
             if result is not None and result.timestamp is None:
                 read_by_end[position] = end
@@ -120,7 +120,7 @@ class UnreadTimes:
         self._start_reads()
         return read_by_end
 
-    def _look(self, replica: Replica, position: UnreadPosition, offset: int, end: int) -> UnreadResult | None:
+    def _examine(self, replica: Replica, position: UnreadPosition, offset: int, end: int) -> UnreadResult | None:
         """The result at an offset of a log; None if it has to be read first, or if a follower's log lacks it."""
         log = replica.log
         try:
@@ -133,9 +133,9 @@ class UnreadTimes:
             return None
         except KafkaError:
             return UnreadResult(UNKNOWN_TIMESTAMP)
-        return UnreadResult(None) if piece is None else self._look_into(piece, position, offset, end)
+        return UnreadResult(None) if piece is None else self._examine_slice(piece, position, offset, end)
 
-    def _look_into(self, piece: FileSlice, position: UnreadPosition, offset: int, end: int) -> UnreadResult | None:
+    def _examine_slice(self, piece: FileSlice, position: UnreadPosition, offset: int, end: int) -> UnreadResult | None:
         """The result in one batch. The slice is released, or kept for a thread."""
         try:
             head = piece.read_cached(0, HEADER_SIZE)
@@ -182,7 +182,7 @@ class UnreadTimes:
             read.release()
 
     def _start_reads(self) -> None:
-        """Have a thread for each disk read what the look has missed, unless the disk's threads are busy."""
+        """Have a thread for each disk read what the search has missed, unless the disk's threads are busy."""
         waiting, self._waiting = self._waiting, {}
         for disk, reads in waiting.items():
             if self._scheduler.reads(disk).is_full:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metrics.replication_metrics import missed_replicas
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.metrics import Metrics, TableRow
 from headgate.protocol.steps import Steps
@@ -89,13 +90,14 @@ class PartitionMetrics:
     def by_partition(self) -> Steps[Sequence[TableRow]]:
         """The rows of all partitions that this broker leads."""
         rows: list[TableRow] = []
+        image = self._image()
         for number, replica in enumerate(list(self._partitions.led), 1):
-            rows.append(((replica.topic, str(replica.index)), self._numbers(replica)))
+            rows.append(((replica.topic, str(replica.index)), self._numbers(replica, image)))
             if number % AT_ONCE == 0:
                 yield
         return rows
 
-    def _numbers(self, replica: Replica) -> tuple[int, ...]:
+    def _numbers(self, replica: Replica, image: Image) -> tuple[int, ...]:
         log, replicas, in_sync = replica.log, replica.replicas, len(replica.isr)
         least = log.config.min_insync_replicas
         return (
@@ -109,10 +111,10 @@ class PartitionMetrics:
             log.written_end,
             replica.high_watermark - replica.last_stable_offset,
             self._node_id,
-            +(replicas[0] == self._node_id),
+            +(replicas[:1] == (self._node_id,)),
             len(replicas),
             in_sync,
-            +(in_sync < len(replicas)),
+            +(missed_replicas(replica, image) > 0),
             +(in_sync < least),
             +(in_sync == least),
         )

@@ -19,6 +19,14 @@ AT_ONCE: Final = 128
 """The partitions that one step of a survey counts: about half a millisecond."""
 
 
+def missed_replicas(replica: Replica, image: Image) -> int:
+    """How many replicas of a led partition are not in sync. One that is being added is not missed yet."""
+    missed = len(replica.replicas) - len(replica.isr)
+    if image.has_partition(replica.topic, replica.index):
+        missed -= len(image.topics[replica.topic].partitions[replica.index].adding_replicas)
+    return missed
+
+
 class ReplicationSurvey:
     """The numbers of one survey."""
 
@@ -29,19 +37,16 @@ class ReplicationSurvey:
         """The greatest lag of each follower in a partition that is led here, by node id."""
 
     def count_led(self, replica: Replica, image: Image) -> None:
-        """Count a partition that this broker leads. A replica that is being added is not missed yet."""
+        """Count a partition that this broker leads."""
         log, progress, in_sync = replica.log, replica.progress, len(replica.isr)
         least = log.config.min_insync_replicas
         self.led += 1
         self.under_min_isr += in_sync < least
         self.at_min_isr += in_sync == least
         if progress is not None:
-            missed = len(replica.replicas) - in_sync
             if image.has_partition(replica.topic, replica.index):
-                state = image.topics[replica.topic].partitions[replica.index]
-                self.reassigning += state.is_reassigning
-                missed -= len(state.adding_replicas)
-            self.under_replicated += missed > 0
+                self.reassigning += image.topics[replica.topic].partitions[replica.index].is_reassigning
+            self.under_replicated += missed_replicas(replica, image) > 0
             for node_id, lag in progress.lags(log.start_offset, log.written_end):
                 if lag >= self.follower_lags.get(node_id, 0):
                     self.follower_lags[node_id] = lag

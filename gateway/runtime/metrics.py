@@ -1,8 +1,8 @@
 """Counters, gauges and histograms of a broker.
 
 A counter is incremented at the event, which costs one addition; a gauge is a function that is called at each reading of
-the metrics. Names are words with dots, as in `compaction.runs`; `gateway.metrics` has the exposed names
-and the meanings.
+the metrics. Names are words with dots, as in `compaction.runs`; `gateway.metrics` has the exposed names and their
+meanings.
 """
 
 from __future__ import annotations

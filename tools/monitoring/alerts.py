@@ -11,6 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from headgate.tools.output import seconds
+
 CRITICAL, WARNING = "critical", "warning"
 DEFAULT_LAG_S: Final = 300
 
@@ -26,7 +28,7 @@ class Alert(NamedTuple):
     cure: str
 
 
-def alerts(lag_s: int = DEFAULT_LAG_S) -> list[Alert]:
+def alerts(lag_s: float = DEFAULT_LAG_S) -> list[Alert]:
     """The rules. `lag_s`: the age of the oldest unread record from which on a group is late."""
     return [
         Alert("HeadgateDown", 'up{job="headgate"} == 0', "1m", CRITICAL,
@@ -41,8 +43,8 @@ def alerts(lag_s: int = DEFAULT_LAG_S) -> list[Alert]:
               "{{ $value }} partitions of {{ $labels.instance }} miss a replica.", "Look for a broker that is down or slow."),
         Alert("HeadgateReplicasFailed", "headgate_replicas_offline > 0", "1m", WARNING,
               "{{ $value }} replicas of {{ $labels.instance }} have failed.", "Look at the disks and at the log of the broker."),
-        Alert("HeadgateGroupLate", f"max by (group) (headgate_group_lag_seconds) > {lag_s}", "5m", WARNING,
-              f"Group {{{{ $labels.group }}}} is late by {{{{ $value }}}} s; {lag_s} are allowed.",
+        Alert("HeadgateGroupLate", f"max by (group) (headgate_group_lag_seconds) > {lag_s:g}", "5m", WARNING,
+              f"Group {{{{ $labels.group }}}} is late by {{{{ $value }}}} s; {lag_s:g} are allowed.",
               "headgate groups lag shows its partitions and members."),
         Alert("HeadgateDiskFails", "headgate_disk_offline_directories + headgate_disk_hung_directories > 0", "1m", CRITICAL,
               "A disk of {{ $labels.instance }} fails or hangs.", "Look at the system's log; other brokers take over replicated partitions."),
@@ -61,7 +63,7 @@ def alerts(lag_s: int = DEFAULT_LAG_S) -> list[Alert]:
     ]  # fmt: skip
 
 
-def rules(lag_s: int = DEFAULT_LAG_S) -> str:
+def rules(lag_s: float = DEFAULT_LAG_S) -> str:
     """The rules as YAML, for `rule_files` of Prometheus."""
     lines = ["groups:", "  - name: headgate", "    rules:"]
     for alert in alerts(lag_s):
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         " The job that reads the brokers is named headgate.",
     )
     parser.add_argument(
-        "--lag", type=int, default=DEFAULT_LAG_S, metavar="seconds",
+        "--lag", type=seconds, default=DEFAULT_LAG_S, metavar="seconds",
         help=f"the age of a group's oldest unread record that is late; default: {DEFAULT_LAG_S}",
     )  # fmt: skip
     print(rules(parser.parse_args(arguments).lag))

@@ -74,6 +74,16 @@ def test_replicas_are_those_of_the_stored_state(led: LedPartition) -> None:
     assert [found[f"partition.{name}"] for name in names] == [3, 1, 1, 0, 1, 1]
 
 
+def test_a_replica_that_is_added_is_not_missed_yet(led: LedPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    led.order(isr=(0, 1))
+    assert of_partition(led)["partition.under.replicated"] == 1
+    image = led.metadata.image
+    state = image.topics["t"].partitions[0]._replace(adding_replicas=(2,))
+    topics = {**image.topics, "t": image.topics["t"]._replace(partitions=(state,))}
+    monkeypatch.setattr(led.metadata, "image", image._replace(topics=topics))
+    assert (of_partition(led)["partition.under.replicated"], sums(led)["partitions.under.replicated"]) == (0, 0)
+
+
 def test_a_topic_is_shown_whole_by_one_broker(led: LedPartition) -> None:
     assert rows(led, ("topic",))["t",]["topic.partitions"] == 1
     led.order(live=(0,))

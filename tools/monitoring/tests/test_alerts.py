@@ -20,3 +20,10 @@ def test_each_alert_has_a_name_and_a_cure_of_its_own() -> None:
     for alert in found:
         assert alert.summary.endswith("."), alert.name
         assert alert.cure.endswith("."), alert.name
+
+
+@pytest.mark.parametrize("text", ["-5", "soon", "nan"])
+def test_a_lag_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(SystemExit) as refused:
+        alerts.main([f"--lag={text}"])
+    assert refused.value.code == 2
