@@ -23,7 +23,7 @@ missing = { $(call say,$(1); the tests that need it are skipped); [[ "$${CI:-}" 
 # $(call needs,programs,what to install)
 needs = for program in $(1); do command -v $$program >/dev/null || $(call missing,$$program is not on the path: install $(2)); done
 
-.PHONY: runtime test spark lock jars kcat kerberos prometheus go node old connect sparks
+.PHONY: runtime console test spark lock jars kcat kerberos prometheus chromium go node old connect sparks
 
 # ------------------------------------------------------------------------------------------- the virtual environment
 
@@ -49,6 +49,8 @@ $(MADE)/tree: requirements/lock.txt
 	mkdir -p $(MADE)
 	echo $(CURDIR) >$@
 
+# What is to be installed before, if it is a goal too: one pip at a time
+first = $(filter $(1:%=$(MADE)/%),$(MAKECMDGOALS:%=$(MADE)/%))
 # One after another; a run that ends in between leaves `unfinished`, as half a package looks like a whole one
 define packages
 $(call say,$(1))
@@ -65,11 +67,15 @@ $(MADE)/headgate: pyproject.toml $(MADE)/runtime
 	$(call packages,headgate,.venv/uv/bin/uv pip install $(QUIET) --offline --no-deps --no-build-isolation --editable .)
 $(MADE)/test: requirements/test.txt $(MADE)/headgate
 	$(call packages,packages of the tests,$(uv) -r $<)
+# Among the packages of the tests too
+$(MADE)/console: requirements/console.txt $(MADE)/headgate | $(call first,test)
+	$(call packages,packages of the console,$(uv) -r $<)
 # 430 MB, published as a source archive alone: uv keeps the wheel that it makes
-$(MADE)/spark: requirements/spark.txt $(MADE)/headgate | $(filter $(MADE)/test,$(MAKECMDGOALS:%=$(MADE)/%))
+$(MADE)/spark: requirements/spark.txt $(MADE)/headgate | $(call first,test console)
 	$(call packages,packages of Spark,$(uv) --no-build-isolation -r $<)
 
 runtime: $(MADE)/headgate
+console: $(MADE)/console
 test: $(MADE)/test
 spark: $(MADE)/spark
 lock: $(MADE)/tree
@@ -140,6 +146,10 @@ kcat:
 
 prometheus:
 	$(call system_packages,command -v prometheus >/dev/null,prometheus,on macOS: brew install prometheus)
+
+# With a font, as a page without one shows boxes
+chromium:
+	$(call system_packages,command -v chromium >/dev/null,chromium fonts-dejavu-core,on other systems: a package of that name)
 
 # A KDC with its programs, the module with which kcat speaks to it, and `gssapi`, which is built with MIT's headers. The
 # interpreter's own compiler flags would have it take minutes
