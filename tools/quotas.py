@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
@@ -19,6 +19,17 @@ from headgate.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     EntityData,
+)
+from headgate.protocol.quotas import (
+    CLIENT_ID,
+    CLIENT_KEYS,
+    CONNECTION_CREATION_RATE,
+    IP,
+    USER,
+    AppliedQuota,
+    QuotaEntity,
+    find_connection_rate,
+    find_quota,
 )
 from headgate.tools.client.client import Client
 from headgate.tools.client.cluster import Cluster, sole_answer
@@ -31,12 +42,10 @@ from headgate.tools.output import (
     run_in_cluster,
 )
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
 DEFAULT_NAME = "<default>"
 """Stands in output for the default of a type; as in Kafka's tools."""
 
-CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-IP_QUOTAS = ("connection_creation_rate",)
+_KEYS = (*CLIENT_KEYS, CONNECTION_CREATION_RATE)
 
 _MESSAGES: dict[int, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this principal may not do this: log in as one of super.users, or be"
@@ -44,26 +53,8 @@ _MESSAGES: dict[int, str] = {
 }
 
 
-class Entity(NamedTuple):
-    """The owner of quotas: names by type, sorted by type; None is the default of the type."""
-
-    names: tuple[tuple[str, str | None], ...]
-
-    def __str__(self) -> str:
-        return " of ".join(f"{kind} {DEFAULT_NAME if name is None else repr(name)}" for kind, name in self.names)
-
-    @property
-    def quotas(self) -> tuple[str, ...]:
-        """The quotas that exist for the entity."""
-        return IP_QUOTAS if any(kind == IP for kind, _ in self.names) else CLIENT_QUOTAS
-
-    def row(self) -> dict[str, Any]:
-        """The entity as the first columns of a row."""
-        shown = {kind: DEFAULT_NAME if name is None else name for kind, name in self.names}
-        return {"user": shown.get(USER), "client_id": shown.get(CLIENT_ID), "ip": shown.get(IP)}
-
-
-EntityQuotas = dict[Entity, dict[str, float]]
+EntityQuotas = dict[QuotaEntity, dict[str, float]]
+ALL_ENTITIES = QuotaEntity(())
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add("list", "all quotas, or those of users, client ids and addresses", run_list)
     changed = add("set", "quotas of a user, a client id, both, or an address", run_set)
-    changed.add_argument("quotas", nargs="+", type=_quota, metavar="name=number", help=", ".join(CLIENT_QUOTAS))
+    changed.add_argument("quotas", nargs="+", type=_quota, metavar="name=number", help=", ".join(CLIENT_KEYS))
     removed = add("remove", "remove quotas", run_remove)
     removed.add_argument("quotas", nargs="*", metavar="name", help="default: all of this user, client id or address")
     for command in (changed, removed):
@@ -117,14 +108,41 @@ def _quota(text: str) -> tuple[str, float]:
 
 def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """The quotas of all entities that have the named parts."""
-    quotas = _describe(cluster, _entity(options), is_strict=False)
-    keys = [key for key in (*CLIENT_QUOTAS, *IP_QUOTAS) if any(key in values for values in quotas.values())]
+    return CommandResult(quota_rows(describe_quotas(cluster, _entity(options))))
+
+
+def quota_rows(quotas: EntityQuotas) -> list[dict[str, Any]]:
+    """A row for each entity, with a column for each quota that any of them has; None: not limited by this entity."""
+    keys = [key for key in _KEYS if any(key in values for values in quotas.values())]
     other = sorted({key for values in quotas.values() for key in values} - set(keys))
-    rows = [
-        {**entity.row(), **{key: _number(values.get(key)) for key in (*keys, *other)}}
-        for entity, values in sorted(quotas.items(), key=lambda item: str(item[0]))
+    return [
+        {**entity_row(entity), **{key: _number(values.get(key)) for key in (*keys, *other)}}
+        for entity, values in sorted(quotas.items(), key=lambda item: _title(item[0]))
     ]
-    return CommandResult(rows)
+
+
+def effective_quotas(
+    quotas: EntityQuotas, user: str, client_id: str, address: str = ""
+) -> dict[str, AppliedQuota | None]:
+    """The quotas that bound a client, by name; None: not limited. `address`: "" for a client at any address. Pure."""
+    found = {key: find_quota(quotas, key, user, client_id) for key in CLIENT_KEYS}
+    return found | {CONNECTION_CREATION_RATE: find_connection_rate(quotas, address)} if address else found
+
+
+def entity_row(entity: QuotaEntity) -> dict[str, Any]:
+    """The entity as the first columns of a row."""
+    shown = {kind: DEFAULT_NAME if name is None else name for kind, name in entity.names}
+    return {"user": shown.get(USER), "client_id": shown.get(CLIENT_ID), "ip": shown.get(IP)}
+
+
+def _title(entity: QuotaEntity) -> str:
+    """The entity in a sentence."""
+    return " of ".join(f"{kind} {DEFAULT_NAME if name is None else repr(name)}" for kind, name in entity.names)
+
+
+def _keys_of(entity: QuotaEntity) -> tuple[str, ...]:
+    """The quotas that exist for the entity."""
+    return (CONNECTION_CREATION_RATE,) if any(kind == IP for kind, _ in entity.names) else CLIENT_KEYS
 
 
 def run_set(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
@@ -135,23 +153,23 @@ def run_set(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
 def run_remove(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """Remove quotas of one entity."""
     entity = _named(options)
-    known = _describe(cluster, entity, is_strict=True).get(entity, {})
+    known = describe_quotas(cluster, entity, is_strict=True).get(entity, {})
     missing = [key for key in options.quotas if key not in known]
     if missing:
-        raise UsageError(f"{entity} has no quota {missing[0]}; `headgate quotas list` shows all")
+        raise UsageError(f"{_title(entity)} has no quota {missing[0]}; `headgate quotas list` shows all")
     if not known:
-        raise UsageError(f"{entity} has no quota; `headgate quotas list` shows all")
+        raise UsageError(f"{_title(entity)} has no quota; `headgate quotas list` shows all")
     return _change(cluster, entity, dict.fromkeys(options.quotas or known), is_dry_run=options.dry_run)
 
 
 def _change(
-    cluster: Cluster, entity: Entity, changes: Mapping[str, float | None], *, is_dry_run: bool
+    cluster: Cluster, entity: QuotaEntity, changes: Mapping[str, float | None], *, is_dry_run: bool
 ) -> CommandResult:
     """Set and remove quotas; the broker checks a dry run too. Raises UsageError, ClientError."""
     for key in changes:
-        if key not in entity.quotas:
-            raise UsageError(f"{entity} has no quota {key!r}; there are {', '.join(entity.quotas)}")
-    before = _describe(cluster, entity, is_strict=True).get(entity, {})
+        if key not in _keys_of(entity):
+            raise UsageError(f"{_title(entity)} has no quota {key!r}; there are {', '.join(_keys_of(entity))}")
+    before = describe_quotas(cluster, entity, is_strict=True).get(entity, {})
     ops = [OpData(key, value or 0.0, value is None) for key, value in changes.items()]
     entry = EntryData([EntityData(kind, name) for kind, name in entity.names], ops)
 
@@ -159,9 +177,9 @@ def _change(
         [row] = client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=is_dry_run)).entries
         return _failure(row) if row.error_code else True
 
-    sole_answer(cluster.ask_any(str(entity), ask))
+    sole_answer(cluster.ask_any(_title(entity), ask))
     rows = [
-        {**entity.row(), "quota": key, "before": _number(before.get(key)), "after": _number(value)}
+        {**entity_row(entity), "quota": key, "before": _number(before.get(key)), "after": _number(value)}
         for key, value in changes.items()
     ]
     notes = ["this was a dry run, nothing is changed; without --dry-run it is"] if is_dry_run else []
@@ -176,17 +194,17 @@ def _number(value: float | None) -> float | None:
 # ---------------------------------------------------------------------------------------------------------------- wire
 
 
-def _entity(options: argparse.Namespace) -> Entity:
+def _entity(options: argparse.Namespace) -> QuotaEntity:
     """The entity of the options; empty without any."""
     names: dict[str, str | None] = {}
     for kind, attribute in ((CLIENT_ID, "client_id"), (IP, "ip"), (USER, "user")):
         name = getattr(options, attribute)
         if name is not None or getattr(options, f"{attribute}_default"):
             names[kind] = name
-    return Entity(tuple(names.items()))
+    return QuotaEntity(tuple(names.items()))
 
 
-def _named(options: argparse.Namespace) -> Entity:
+def _named(options: argparse.Namespace) -> QuotaEntity:
     """The one entity whose quotas change. Raises UsageError."""
     entity = _entity(options)
     if not entity.names:
@@ -196,7 +214,9 @@ def _named(options: argparse.Namespace) -> Entity:
     return entity
 
 
-def _describe(cluster: Cluster, entity: Entity, *, is_strict: bool) -> EntityQuotas:
+def describe_quotas(
+    cluster: Cluster, entity: QuotaEntity = ALL_ENTITIES, *, is_strict: bool = False
+) -> EntityQuotas:
     """The quotas of the entities with these names; `is_strict`: of this entity alone. Raises ClientError."""
     components = [ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in entity.names]
 
@@ -205,7 +225,7 @@ def _describe(cluster: Cluster, entity: Entity, *, is_strict: bool) -> EntityQuo
         if response.error_code:
             return _failure(response)
         return {
-            Entity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
+            QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
                 value.key: value.value for value in entry.values
             }
             for entry in response.entries or ()

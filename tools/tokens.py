@@ -11,7 +11,7 @@ import argparse
 import base64
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
@@ -145,7 +145,7 @@ def run_create(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
 
 def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """The tokens of all owners, or of some."""
-    tokens = sorted(_describe(cluster, options.owner), key=lambda token: (token.principal_name, token.issue_timestamp))
+    tokens = describe_tokens(cluster, options.owner)
     return CommandResult([_row(token, with_secret=options.show_secrets) for token in tokens])
 
 
@@ -166,7 +166,7 @@ _NewEnd = RenewDelegationTokenRequest | ExpireDelegationTokenRequest
 
 def _change(cluster: Cluster, options: argparse.Namespace, change: Callable[[bytes], _NewEnd]) -> CommandResult:
     """Change the end of the named tokens: all are there, or none is changed. Raises UsageError, ClientError."""
-    known = {token.token_id: token for token in _describe(cluster, None)}
+    known = {token.token_id: token for token in describe_tokens(cluster)}
     unknown = [token_id for token_id in options.ids if token_id not in known]
     if unknown:
         raise UsageError(f"this principal sees no token {unknown[0]!r}; `headgate tokens list` shows its tokens")
@@ -199,17 +199,39 @@ def _row(token: DescribedDelegationToken, *, with_secret: bool) -> dict[str, Any
     row: dict[str, Any] = {"token_id": token.token_id}
     if with_secret:
         row["hmac"] = _text(token.hmac)
-    requester = f"{token.token_requester_principal_type}:{token.token_requester_principal_name}"
-    renewers = [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers]
+    principals = principals_of(token)
     return {
         **row,
-        "owner": f"{token.principal_type}:{token.principal_name}",
-        "requester": None if requester == ":" else requester,  # before Kafka 3.3 a broker does not say
-        "renewers": ",".join(renewers) or None,
+        "owner": principals.owner,
+        "requester": principals.requester,
+        "renewers": ",".join(principals.renewers) or None,
         "expires": _time(token.expiry_timestamp),
         "max_time": _time(token.max_timestamp),
-        "is_expired": min(token.expiry_timestamp, token.max_timestamp) < now_ms(),
+        "is_expired": is_expired(token),
     }
+
+
+class TokenPrincipals(NamedTuple):
+    """The principals of a token. `requester`: None if unknown, as before Kafka 3.3 a broker does not say."""
+
+    owner: str
+    requester: str | None
+    renewers: list[str]
+
+
+def principals_of(token: DescribedDelegationToken) -> TokenPrincipals:
+    """The principals of a token, as `User:name`."""
+    requester = f"{token.token_requester_principal_type}:{token.token_requester_principal_name}"
+    return TokenPrincipals(
+        f"{token.principal_type}:{token.principal_name}",
+        None if requester == ":" else requester,
+        [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers],
+    )
+
+
+def is_expired(token: DescribedDelegationToken) -> bool:
+    """True after the end of a token, until the broker deletes the token."""
+    return min(token.expiry_timestamp, token.max_timestamp) < now_ms()
 
 
 def _text(secret: bytes) -> str:
@@ -228,15 +250,16 @@ def _time(time_ms: int) -> str:
 # ---------------------------------------------------------------------------------------------------------------- wire
 
 
-def _describe(cluster: Cluster, owners: Sequence[str] | None) -> list[DescribedDelegationToken]:
-    """The tokens of these owners, or of all, that the principal may see. Raises ClientError."""
+def describe_tokens(cluster: Cluster, owners: Sequence[str] | None = None) -> list[DescribedDelegationToken]:
+    """The tokens of these owners, or of all, that the principal may see, by owner and age. Raises ClientError."""
     wanted = None if owners is None else [DescribeDelegationTokenOwner(*owner.split(":", 1)) for owner in owners]
 
     def ask(client: Client) -> list[DescribedDelegationToken] | Failure:
         response = client.ask(DescribeDelegationTokenRequest(wanted))
         return _failure(response.error_code) if response.error_code else list(response.tokens)
 
-    return sole_answer(cluster.ask_any("tokens", ask))
+    tokens = sole_answer(cluster.ask_any("tokens", ask))
+    return sorted(tokens, key=lambda token: (token.principal_name, token.issue_timestamp))
 
 
 def _failure(code: int) -> Failure:

@@ -11,7 +11,7 @@ import argparse
 import getpass
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,20 +114,24 @@ def _iterations(text: str) -> int:
 
 def run_list(cluster: Cluster, options: argparse.Namespace, _requests: object) -> CommandResult:
     """The mechanisms of users."""
-    known, failures = _describe(cluster, options.users)
-    rows: list[Row] = [
+    known, failures = describe_users(cluster, options.users)
+    return CommandResult(user_rows(known), failures)
+
+
+def user_rows(known: Mapping[str, Mapping[int, int]]) -> list[Row]:
+    """A row for each mechanism of each user, of the iterations by user and mechanism."""
+    return [
         {"user": user, "mechanism": _name(mechanism), "iterations": iterations}
         for user, mechanisms in sorted(known.items())
         for mechanism, iterations in sorted(mechanisms.items())
     ]
-    return CommandResult(rows, failures)
 
 
 def run_add(
     cluster: Cluster, options: argparse.Namespace, requests: Sequence[AlterUserScramCredentialsRequest]
 ) -> CommandResult:
     """Set the password of a user for each mechanism."""
-    everybody, _ = _describe(cluster, ())
+    everybody, _ = describe_users(cluster, ())
     known = everybody.get(options.user, {})
     return CommandResult(
         [
@@ -150,7 +154,7 @@ def _changed(
 
 def run_remove(cluster: Cluster, options: argparse.Namespace, _requests: object) -> CommandResult:
     """Remove mechanisms of users. Open connections stay; no new login succeeds."""
-    known, failures = _describe(cluster, options.users)
+    known, failures = describe_users(cluster, options.users)
     rows = []
     wanted = [SCRAM_MECHANISMS[name] for name in options.mechanism or SCRAM_MECHANISMS]
     for user in dict.fromkeys(options.users):
@@ -234,7 +238,7 @@ def _first_line(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- wire
 
 
-def _describe(cluster: Cluster, users: Sequence[str]) -> tuple[dict[str, dict[int, int]], list[str]]:
+def describe_users(cluster: Cluster, users: Sequence[str] = ()) -> tuple[dict[str, dict[int, int]], list[str]]:
     """Iterations by user and mechanism, and a sentence for each other user. Raises ClientError."""
     wanted = [UserName(user) for user in dict.fromkeys(users)] or None
 

@@ -24,12 +24,6 @@ from headgate.gateway.api.context import Client, Handler, HandlerContext, Handle
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Silent
-from headgate.gateway.security.quotas.entities import (
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-)
 from headgate.gateway.security.quotas.quota_manager import ClientLimits, MutationQuota, QuotaManager
 from headgate.gateway.security.quotas.rates import SampledRate
 from headgate.protocol import registry
@@ -38,6 +32,12 @@ from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from headgate.protocol.schema import Message
 from headgate.storage.segment.file_slice import FileSlice
 

@@ -14,7 +14,6 @@ from headgate.gateway.config import catalogue
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.security.acls.acl_requests import binding_of
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
@@ -30,6 +29,7 @@ from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from headgate.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramMechanism
 
 AuditedChange = dict[str, object]

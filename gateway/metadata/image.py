@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage, binding_of
-from headgate.gateway.security.quotas.entities import QuotaEntity, Quotas
 from headgate.gateway.security.sasl.scram_credentials import UserCredentials
 from headgate.gateway.security.tokens.delegation_token import NO_TOKENS, DelegationToken, Tokens, token_of
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -35,6 +34,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from headgate.protocol.quotas import QuotaEntity, Quotas
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.protocol.topic_partition import TopicPartition
 

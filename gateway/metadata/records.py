@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.gateway.security.acls.acls_image import record_of
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.tokens.delegation_token import record_of as token_record
 from headgate.protocol.internal.metadata import (
     TOPIC_RESOURCE,
@@ -22,6 +21,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 

@@ -36,7 +36,6 @@ from headgate.gateway.metadata.planning.quotas import change_quotas
 from headgate.gateway.metadata.planning.scram import ScramPlan, change_scram_credentials
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.tasks import Ask, Task, WaitList, as_task, run
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.protocol.acls import AclBinding
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
@@ -55,6 +54,7 @@ from headgate.protocol.internal.metadata import (
 )
 from headgate.protocol.messages.alter_partition import AlterPartitionRequest
 from headgate.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

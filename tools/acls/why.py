@@ -32,6 +32,7 @@ from headgate.tools.output import CommandResult, Row, UsageError
 _BROKER_RESOURCE = 4
 CLASS_NAME, SUPER_USERS = "authorizer.class.name", "super.users"
 ALLOW_EVERYONE, MODE = "allow.everyone.if.no.acl.found", "headgate.authorizer.mode"
+WITHOUT_AUTHORIZER = "authorizer.class.name is not set: every client may do everything"
 _SETTINGS = (CLASS_NAME, SUPER_USERS, ALLOW_EVERYONE, MODE)
 
 AuthorizerSettings = Mapping[str, str | None]
@@ -54,21 +55,36 @@ def run_why(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         raise UsageError("name the resource: --topic, --group, --cluster, --transactional-id, ...")
     for pattern in patterns:
         check_possible(pattern.resource_type, options.operation)
+    questions = [
+        AccessQuestion(options.principal, options.operation, pattern, options.host) for pattern in patterns
+    ]
+    explanation = explain(cluster, questions)
+    return CommandResult(explanation.rows, notes=explanation.notes)
+
+
+class AccessExplanation(NamedTuple):
+    """A row for each question, and sentences about cures and settings. No rows: the broker has no authorizer."""
+
+    rows: Sequence[Row]
+    notes: Sequence[str]
+
+
+def explain(cluster: Cluster, questions: Sequence[AccessQuestion]) -> AccessExplanation:
+    """The decision about each question, as the brokers make it. Raises ClientError."""
     settings, notes = authorizer_settings(cluster)
     if settings.get(CLASS_NAME) == "":
-        return CommandResult(notes=[*notes, "authorizer.class.name is not set: every client may do everything"])
+        return AccessExplanation((), [*notes, WITHOUT_AUTHORIZER])
     bindings = describe(cluster, ALL_RULES)
     index = AclIndex.empty().changed((), bindings)
     policy = policy_of(settings)
     known = _known_principals(policy, bindings)
     rows, cures = list[Row](), list[str]()
-    for pattern in patterns:
-        question = AccessQuestion(options.principal, options.operation, pattern, options.host)
+    for question in questions:
         decision = _decide(index, policy, question)
         rows.append(_row(question, decision))
         cures += [*_cure(question, decision), *_host_note(question, bindings)]
-        cures += near_principal(options.principal, known, is_allowed=decision.is_allowed)
-    return CommandResult(rows, notes=[*notes, *dict.fromkeys(cures)])
+        cures += near_principal(question.principal, known, is_allowed=decision.is_allowed)
+    return AccessExplanation(rows, [*notes, *dict.fromkeys(cures)])
 
 
 def policy_of(settings: AuthorizerSettings) -> AclPolicy:
@@ -108,10 +124,11 @@ def _row(question: AccessQuestion, decision: AclDecision) -> Row:
 
 def sentences(rows: Sequence[Row]) -> list[str]:
     """One line for each decision."""
-    return [_sentence(row) for row in rows]
+    return [sentence(row) for row in rows]
 
 
-def _sentence(row: Row) -> str:
+def sentence(row: Row) -> str:
+    """The decision, the rule, and what the rule implies, as a line."""
     verb = "may" if row["allowed"] else "may not"
     place = f" from {row['host']}" if row["host"] else ""
     acl = row["acl"]

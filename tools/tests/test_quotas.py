@@ -22,6 +22,7 @@ from headgate.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.schema import Message
 from headgate.tools import output, quotas
 from headgate.tools.tests.command_output import CommandOutput, Run
@@ -185,3 +186,19 @@ def test_refusals_of_the_broker_are_explained(run: Run, broker: QuotaBroker) -> 
     assert "log in as one of super.users" in run("list").errors[0]
     broker.error = ErrorCode.INVALID_REQUEST
     assert run("list").code == 1
+
+
+def test_the_effective_quotas_of_a_client_name_their_entities(broker: QuotaBroker) -> None:
+    known = {QuotaEntity(names): values for names, values in broker.quotas.items()}
+    found = {
+        name: quota and (quota.entity.names, quota.bound)
+        for name, quota in quotas.effective_quotas(known, "alice", "c", "10.0.0.1").items()
+    }
+    assert found == {
+        "producer_byte_rate": ((("user", "alice"),), 1024),
+        "consumer_byte_rate": None,
+        "request_percentage": ((("client-id", "c"), ("user", None)), 12.5),
+        "controller_mutation_rate": None,
+        "connection_creation_rate": ((("ip", None),), 10),
+    }
+    assert "connection_creation_rate" not in quotas.effective_quotas(known, "alice", "c")

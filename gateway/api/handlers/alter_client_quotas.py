@@ -10,7 +10,6 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import SETTLED_MS, each_in_turns
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import Outcome
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -19,6 +18,7 @@ from headgate.protocol.messages.alter_client_quotas import (
     EntryData,
 )
 from headgate.protocol.messages.describe_client_quotas import EntityData
+from headgate.protocol.quotas import QuotaEntity
 
 
 @handles(AlterClientQuotasRequest, versions="0-1", authorize=cluster(AclOperation.ALTER_CONFIGS))

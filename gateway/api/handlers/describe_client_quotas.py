@@ -7,7 +7,6 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.quotas.filters import EntityFilter
 from headgate.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -16,6 +15,7 @@ from headgate.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.steps import lazy_map
 
 

@@ -17,7 +17,6 @@ from headgate.gateway.api.tests.throttled_client import (
     produced,
     use_up,
 )
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.errors import ErrorCode
@@ -29,6 +28,7 @@ from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.quotas import QuotaEntity
 
 
 @pytest.fixture

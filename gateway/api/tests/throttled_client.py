@@ -10,7 +10,6 @@ from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.memory_budget import MemoryBudget
-from headgate.gateway.security.quotas.entities import CLIENT_KEYS, QuotaEntity
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol import registry
@@ -20,6 +19,7 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.quotas import CLIENT_KEYS, QuotaEntity
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message

@@ -14,7 +14,6 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.metadata.records import quota_records
 from headgate.gateway.security.acls.acls_image import binding_of
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -33,6 +32,7 @@ from headgate.protocol.internal.metadata import (
     UserScramCredentialRecord,
     encode,
 )
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.records.batch import Record, build, read_header
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.storage.directory import kafka_directory

@@ -12,7 +12,9 @@ from ipaddress import ip_address
 
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.records import quota_records
-from headgate.gateway.security.quotas.entities import (
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord
+from headgate.protocol.quotas import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -23,8 +25,6 @@ from headgate.gateway.security.quotas.entities import (
     USER,
     QuotaEntity,
 )
-from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord
 
 _LONG, _INT = ("LONG", 2.0**63), ("INT", 2.0**31 - 1)
 _TOLERANCE = 1e-6

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, image_records, partition_records
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage
-from headgate.gateway.security.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
 from headgate.gateway.security.tokens.delegation_token import DelegationToken
 from headgate.protocol.acls import AclBinding, AclOperation, AclPermission, AclResource, PatternType
 from headgate.protocol.internal.metadata import (
@@ -23,6 +22,7 @@ from headgate.protocol.internal.metadata import (
     decode,
     encode,
 )
+from headgate.protocol.quotas import CLIENT_ID, IP, USER, QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.protocol.tests.examples import share
 

@@ -15,10 +15,10 @@ from headgate.gateway.network.admission.connection_quotas import Limits
 from headgate.gateway.network.server import FRAME_DEADLINE_MS, Server, client_of, socket_of
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.security.quotas.rates import Windows
 from headgate.gateway.tests.harness import MemoryListener
+from headgate.protocol.quotas import QuotaEntity
 
 LIMITS = Limits(
     max_frame_bytes=1_000,

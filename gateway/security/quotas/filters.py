@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
-from headgate.gateway.security.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_client_quotas import ANY, DEFAULT, EXACT
+from headgate.protocol.quotas import CLIENT_ID, IP, USER, QuotaEntity
 
 
 class EntityFilter(NamedTuple):

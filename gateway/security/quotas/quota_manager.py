@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from headgate.gateway.security.quotas.entities import (
+from headgate.gateway.security.quotas.rates import USUAL_WINDOWS, SampledRate, TokenBucket, Windows
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.quotas import (
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -26,8 +28,6 @@ from headgate.gateway.security.quotas.entities import (
     find_connection_rate,
     find_quota,
 )
-from headgate.gateway.security.quotas.rates import USUAL_WINDOWS, SampledRate, TokenBucket, Windows
-from headgate.protocol.errors import ErrorCode, KafkaError
 
 MAX_BUCKETS = 20_000
 """About a kilobyte each."""

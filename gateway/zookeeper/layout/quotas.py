@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Final
 
-from headgate.gateway.security.quotas.entities import (
+from headgate.gateway.zookeeper.layout.configs import CLIENTS, IPS, USERS, ConfigEntity
+from headgate.protocol.quotas import (
     CLIENT_ID,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -22,7 +23,6 @@ from headgate.gateway.security.quotas.entities import (
     USER,
     QuotaEntity,
 )
-from headgate.gateway.zookeeper.layout.configs import CLIENTS, IPS, USERS, ConfigEntity
 
 QUOTA_TYPES: Final = (USERS, CLIENTS, IPS)
 """The entity types whose configs have quotas."""

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import config_records, partition_records, scram_records
 from headgate.gateway.security.acls.acls_image import binding_of
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
 from headgate.protocol.acls import ResourcePattern
 from headgate.protocol.internal.metadata import (
@@ -26,6 +25,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 

@@ -13,7 +13,6 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.records import scram_records
 from headgate.gateway.runtime.clock import SystemClock
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
@@ -23,6 +22,7 @@ from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA

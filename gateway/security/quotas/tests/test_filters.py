@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.security.quotas.filters import EntityFilter
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_client_quotas import ANY, DEFAULT, EXACT
+from headgate.protocol.quotas import QuotaEntity
 
 NAMES = ("absent", None, "a", "b")
 ENTITIES = [

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.security.quotas.entities import (
+from headgate.gateway.security.quotas.quota_manager import ClientLimits, MutationQuota, QuotaManager
+from headgate.gateway.security.quotas.rates import SampledRate, Windows
+from headgate.gateway.security.quotas.tests.quota_scenario import lines
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.quotas import (
     CLIENT_ID,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -15,10 +19,6 @@ from headgate.gateway.security.quotas.entities import (
     USER,
     QuotaEntity,
 )
-from headgate.gateway.security.quotas.quota_manager import ClientLimits, MutationQuota, QuotaManager
-from headgate.gateway.security.quotas.rates import SampledRate, Windows
-from headgate.gateway.security.quotas.tests.quota_scenario import lines
-from headgate.protocol.errors import KafkaError
 
 _RECORDED = (Path(__file__).parent / "quotas_of_kafka.txt").read_text().splitlines()
 _KEYS = {"produce": PRODUCER_BYTE_RATE, "request": REQUEST_PERCENTAGE, "mutation": CONTROLLER_MUTATION_RATE}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.zookeeper.layout.configs import ConfigEntity
 from headgate.gateway.zookeeper.layout.quotas import (
     config_entity,
@@ -14,6 +13,7 @@ from headgate.gateway.zookeeper.layout.quotas import (
     quotas_in,
     with_quotas,
 )
+from headgate.protocol.quotas import QuotaEntity
 
 USER, ADDRESS = ConfigEntity("users", "ann"), ConfigEntity("ips", "192.0.2.1")
 

@@ -6,7 +6,6 @@ import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.records import quota_records, scram_records
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.zookeeper.layout.users import USER_RESOURCE
 from headgate.gateway.zookeeper.metadata.differences import (
     Touched,
@@ -27,6 +26,7 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 ANN = QuotaEntity.of({"user": "ann"})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.security.quotas.entities import QuotaEntity
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
+from headgate.protocol.quotas import QuotaEntity
 
 PAIR = QuotaEntity.of({"user": "CN=ä,O=*", "client-id": "app"})
 ANN, CLIENT, ADDRESS = (
