@@ -20,7 +20,7 @@ from headgate.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     EntityData,
 )
-from headgate.protocol.quotas import (
+from headgate.protocol.security.quotas import (
     CLIENT_ID,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
@@ -214,9 +214,7 @@ def _named(options: argparse.Namespace) -> QuotaEntity:
     return entity
 
 
-def describe_quotas(
-    cluster: Cluster, entity: QuotaEntity = ALL_ENTITIES, *, is_strict: bool = False
-) -> EntityQuotas:
+def describe_quotas(cluster: Cluster, entity: QuotaEntity = ALL_ENTITIES, *, is_strict: bool = False) -> EntityQuotas:
     """The quotas of the entities with these names; `is_strict`: of this entity alone. Raises ClientError."""
     components = [ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in entity.names]
 

@@ -32,13 +32,13 @@ from headgate.protocol.messages.create_topics import CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
 from headgate.protocol.messages.produce import ProduceRequest
-from headgate.protocol.quotas import (
+from headgate.protocol.schema import Message
+from headgate.protocol.security.quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from headgate.protocol.schema import Message
 from headgate.storage.segment.file_slice import FileSlice
 
 STRICT_SINCE = {

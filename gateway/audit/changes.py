@@ -29,7 +29,7 @@ from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from headgate.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from headgate.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramMechanism
 
 AuditedChange = dict[str, object]

@@ -34,7 +34,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from headgate.protocol.quotas import QuotaEntity, Quotas
+from headgate.protocol.security.quotas import QuotaEntity, Quotas
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.protocol.topic_partition import TopicPartition
 

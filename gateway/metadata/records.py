@@ -21,7 +21,7 @@ from headgate.protocol.internal.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 

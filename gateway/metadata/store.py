@@ -54,7 +54,7 @@ from headgate.protocol.internal.metadata import (
 )
 from headgate.protocol.messages.alter_partition import AlterPartitionRequest
 from headgate.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

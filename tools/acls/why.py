@@ -55,9 +55,7 @@ def run_why(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         raise UsageError("name the resource: --topic, --group, --cluster, --transactional-id, ...")
     for pattern in patterns:
         check_possible(pattern.resource_type, options.operation)
-    questions = [
-        AccessQuestion(options.principal, options.operation, pattern, options.host) for pattern in patterns
-    ]
+    questions = [AccessQuestion(options.principal, options.operation, pattern, options.host) for pattern in patterns]
     explanation = explain(cluster, questions)
     return CommandResult(explanation.rows, notes=explanation.notes)
 

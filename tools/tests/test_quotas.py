@@ -22,8 +22,8 @@ from headgate.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.schema import Message
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.tools import output, quotas
 from headgate.tools.tests.command_output import CommandOutput, Run
 

@@ -18,7 +18,7 @@ from headgate.protocol.messages.alter_client_quotas import (
     EntryData,
 )
 from headgate.protocol.messages.describe_client_quotas import EntityData
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 
 @handles(AlterClientQuotasRequest, versions="0-1", authorize=cluster(AclOperation.ALTER_CONFIGS))

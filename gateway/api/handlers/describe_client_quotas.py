@@ -15,7 +15,7 @@ from headgate.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.steps import lazy_map
 
 

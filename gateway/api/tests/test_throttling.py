@@ -28,7 +28,7 @@ from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from headgate.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.produce import ProduceRequest
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 
 @pytest.fixture

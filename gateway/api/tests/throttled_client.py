@@ -19,10 +19,10 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.quotas import CLIENT_KEYS, QuotaEntity
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message
+from headgate.protocol.security.quotas import CLIENT_KEYS, QuotaEntity
 from headgate.storage.segment.file_slice import FileSlice
 
 

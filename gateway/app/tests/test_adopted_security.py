@@ -13,7 +13,7 @@ from headgate.gateway.app.tests.security_scenario import ITERATIONS, PASSWORD
 from headgate.gateway.app.tests.test_adoption import METADATA, adopt, image, kafkas, with_metadata
 from headgate.gateway.metadata.image import Image
 from headgate.protocol.internal.metadata import UserScramCredentialRecord
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 RECORDED = Path(__file__).parent / "metadata_of_kafka41.log"

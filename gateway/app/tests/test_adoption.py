@@ -32,8 +32,8 @@ from headgate.protocol.internal.metadata import (
     UserScramCredentialRecord,
     encode,
 )
-from headgate.protocol.quotas import QuotaEntity
 from headgate.protocol.records.batch import Record, build, read_header
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.kafka_directory import OWN_METADATA

@@ -14,7 +14,7 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.records import quota_records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord
-from headgate.protocol.quotas import (
+from headgate.protocol.security.quotas import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -22,7 +22,7 @@ from headgate.protocol.internal.metadata import (
     decode,
     encode,
 )
-from headgate.protocol.quotas import CLIENT_ID, IP, USER, QuotaEntity
+from headgate.protocol.security.quotas import CLIENT_ID, IP, USER, QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.protocol.tests.examples import share
 

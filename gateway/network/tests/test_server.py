@@ -18,7 +18,7 @@ from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.security.quotas.rates import Windows
 from headgate.gateway.tests.harness import MemoryListener
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 LIMITS = Limits(
     max_frame_bytes=1_000,

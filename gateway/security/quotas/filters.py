@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_client_quotas import ANY, DEFAULT, EXACT
-from headgate.protocol.quotas import CLIENT_ID, IP, USER, QuotaEntity
+from headgate.protocol.security.quotas import CLIENT_ID, IP, USER, QuotaEntity
 
 
 class EntityFilter(NamedTuple):

@@ -14,7 +14,7 @@ from functools import partial
 
 from headgate.gateway.security.quotas.rates import USUAL_WINDOWS, SampledRate, TokenBucket, Windows
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.quotas import (
+from headgate.protocol.security.quotas import (
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final
 
 from headgate.gateway.zookeeper.layout.configs import CLIENTS, IPS, USERS, ConfigEntity
-from headgate.protocol.quotas import (
+from headgate.protocol.security.quotas import (
     CLIENT_ID,
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,

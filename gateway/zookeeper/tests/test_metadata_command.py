@@ -22,7 +22,7 @@ from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA

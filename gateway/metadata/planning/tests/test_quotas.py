@@ -7,7 +7,7 @@ from headgate.gateway.metadata.planning.quotas import change_quotas
 from headgate.gateway.metadata.records import quota_records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import ClientQuotaRecord, QuotaEntityData
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 ANN = QuotaEntity.of({"user": "ann"})
 IMAGE = Image.empty().apply_all(quota_records(ANN, {"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0}))

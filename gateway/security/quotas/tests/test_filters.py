@@ -9,7 +9,7 @@ import pytest
 from headgate.gateway.security.quotas.filters import EntityFilter
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_client_quotas import ANY, DEFAULT, EXACT
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 NAMES = ("absent", None, "a", "b")
 ENTITIES = [

@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.security.quotas.quota_manager import MAX_BUCKETS, ClientLimits, MutationQuota, QuotaManager
 from headgate.gateway.security.quotas.rates import TokenBucket, Windows
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.quotas import QuotaEntity, Quotas
+from headgate.protocol.security.quotas import QuotaEntity, Quotas
 
 ANN, ANY_CLIENT = QuotaEntity.of({"user": "ann"}), QuotaEntity.of({"client-id": None})
 RATE = "producer_byte_rate"

@@ -11,7 +11,7 @@ from headgate.gateway.security.quotas.quota_manager import ClientLimits, Mutatio
 from headgate.gateway.security.quotas.rates import SampledRate, Windows
 from headgate.gateway.security.quotas.tests.quota_scenario import lines
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.quotas import (
+from headgate.protocol.security.quotas import (
     CLIENT_ID,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,

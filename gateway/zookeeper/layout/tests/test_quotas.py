@@ -13,7 +13,7 @@ from headgate.gateway.zookeeper.layout.quotas import (
     quotas_in,
     with_quotas,
 )
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 USER, ADDRESS = ConfigEntity("users", "ann"), ConfigEntity("ips", "192.0.2.1")
 

@@ -26,7 +26,7 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 from headgate.protocol.security.sasl.scram_keys import ScramCredential
 
 ANN = QuotaEntity.of({"user": "ann"})

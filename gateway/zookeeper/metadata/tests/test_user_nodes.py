@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.zookeeper.tests.two_brokers import TwoBrokers
-from headgate.protocol.quotas import QuotaEntity
+from headgate.protocol.security.quotas import QuotaEntity
 
 PAIR = QuotaEntity.of({"user": "CN=ä,O=*", "client-id": "app"})
 ANN, CLIENT, ADDRESS = (

@@ -1,6 +1,6 @@
 """Entities of quotas, and which one applies. The eight levels against Kafka: `test_quotas_like_kafka`."""
 
-from headgate.protocol.quotas import QuotaBucket, QuotaEntity, find_connection_rate, find_quota
+from headgate.protocol.security.quotas import QuotaBucket, QuotaEntity, find_connection_rate, find_quota
 
 RATE, CONNECTIONS = "producer_byte_rate", "connection_creation_rate"
 ANN, APP = QuotaEntity.of({"user": "ann"}), QuotaEntity.of({"client-id": "app"})
