@@ -76,10 +76,11 @@ def _pair(text: str) -> tuple[str, str]:
 def list_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
     """Rows of all topics, sorted by name."""
     topics = _metadata(client, None)
-    return [_summary(topic) for topic in sorted(topics, key=lambda topic: topic.name or "")], []
+    return [summarize_topic(topic) for topic in sorted(topics, key=lambda topic: topic.name or "")], []
 
 
-def _summary(topic: MetadataResponseTopic) -> Row:
+def summarize_topic(topic: MetadataResponseTopic) -> Row:
+    """A topic as one row."""
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),
@@ -119,7 +120,17 @@ def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[R
 
 
 def _description(topic: MetadataResponseTopic, configs: Mapping[str, str]) -> Row:
-    partitions = [
+    return {
+        "topic": topic.name,
+        "topic_id": format_id(topic.topic_id),
+        "configs": dict(configs),
+        "partitions": describe_partitions(topic),
+    }
+
+
+def describe_partitions(topic: MetadataResponseTopic) -> list[Row]:
+    """The partitions of a topic with their replicas, by number."""
+    return [
         {
             "partition": row.partition_index,
             "leader": row.leader_id,
@@ -129,12 +140,6 @@ def _description(topic: MetadataResponseTopic, configs: Mapping[str, str]) -> Ro
         }
         for row in sorted(topic.partitions, key=lambda row: row.partition_index)
     ]
-    return {
-        "topic": topic.name,
-        "topic_id": format_id(topic.topic_id),
-        "configs": dict(configs),
-        "partitions": partitions,
-    }
 
 
 def own_configs(client: Client, names: Sequence[str]) -> dict[str, dict[str, str]]:

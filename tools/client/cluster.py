@@ -273,12 +273,12 @@ def sole_answer(answers: AnswersAndFailures[K, V]) -> V:
     return answer
 
 
-def group_by_failure(failures: Mapping[TopicPartition, Failure]) -> list[tuple[str, Failure]]:
-    """Partitions grouped by failure: their names as one text, and the failure."""
-    partitions: defaultdict[Failure, list[str]] = defaultdict(list)
-    for partition, why in sorted(failures.items()):
-        partitions[why].append(str(partition))
-    return [(shorten_list(names), why) for why, names in partitions.items()]
+def group_by_failure(failures: Mapping[Any, Failure]) -> list[tuple[str, Failure]]:
+    """Keys, such as partitions, grouped by failure: their names as one text, and the failure."""
+    keys: defaultdict[Failure, list[str]] = defaultdict(list)
+    for key, why in sorted(failures.items()):
+        keys[why].append(str(key))
+    return [(shorten_list(names), why) for why, names in keys.items()]
 
 
 def shorten_list(names: Sequence[str]) -> str:

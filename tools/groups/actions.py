@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from headgate.protocol.client.failure import Failure
-from headgate.protocol.errors import ErrorCode
 from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
@@ -18,9 +16,6 @@ from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
 from headgate.tools.groups.lag import PartitionLag, measure_lag
 from headgate.tools.groups.members import (
-    CLASSIC,
-    CONSUMER,
-    ZOOKEEPER,
     GroupDescription,
     complete_states,
     delete_groups,
@@ -29,12 +24,11 @@ from headgate.tools.groups.members import (
 )
 from headgate.tools.groups.offsets import CommittedOffsets, delete_offsets, fetch_committed
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
+from headgate.tools.groups.selection import NO_GROUPS, group_failures, select_groups
 from headgate.tools.groups.stores import fetch_offsets
 from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 
 _NOTHING_CHANGED = "nothing is changed"
-_TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, ZOOKEEPER, "")
-_NO_GROUPS = "there are no groups yet"
 
 
 # -------------------------------------------------------------------------------------------------------- read commands
@@ -56,7 +50,7 @@ def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for row in listed
         if all(map(_passes, (row.state, row.type, row.protocol), filters))
     ]
-    return CommandResult(rows, failures + more, [] if listed else [_NO_GROUPS])
+    return CommandResult(rows, failures + more, [] if listed else [NO_GROUPS])
 
 
 def _passes(value: str, allowed: Sequence[str]) -> bool:
@@ -65,7 +59,7 @@ def _passes(value: str, allowed: Sequence[str]) -> bool:
 
 def run_describe(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`describe`: members of groups, and their lag in each partition."""
-    groups, failures, notes = _selected_groups(cluster, options.groups)
+    groups, failures, notes = select_groups(cluster, options.groups)
     found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     rows_of: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for row in found:
@@ -122,7 +116,7 @@ def _lag_row(row: PartitionLag) -> Row:
 
 def run_lag(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`lag`: the lag of every group in every partition, compared with the limits."""
-    groups, failures, notes = _selected_groups(cluster, options.groups)
+    groups, failures, notes = select_groups(cluster, options.groups)
     found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     if options.topic:
         found = [row for row in found if _is_of(row.partition, options.topic)]
@@ -158,39 +152,6 @@ def _is_of(partition: TopicPartition, topics: Mapping[str, list[int] | None]) ->
     return numbers is None or partition.number in numbers
 
 
-def _selected_groups(
-    cluster: Cluster, names: Sequence[str]
-) -> tuple[dict[str, GroupDescription], list[str], list[str]]:
-    """The named groups, by default all groups of a type with committed offsets; failures; notes.
-
-    Without names, a group deleted since the listing is no failure. Old brokers report no type, so no type is classic.
-    """
-    failures: list[str] = []
-    wanted, others = list(names), []
-    if not names:
-        listed, failures = list_groups(cluster)
-        wanted = [row.name for row in listed if row.type.lower() in _TYPES_WITH_OFFSETS]
-        others = sorted({row.type for row in listed if row.type.lower() not in _TYPES_WITH_OFFSETS})
-    groups, failed = describe_groups(cluster, wanted)
-    missing = [name for name, why in failed.items() if names and why.code == ErrorCode.GROUP_ID_NOT_FOUND]
-    for name, offsets in fetch_committed(cluster, missing)[0].items() if missing else ():
-        if offsets:  # old brokers do not describe a group that has offsets only
-            groups[name] = GroupDescription(name, "Empty", CLASSIC, "", "", "", [])
-            del failed[name]
-    failures += _group_failures(failed, accept_missing=not names)
-    notes = [f"groups of the type {kind} are left out" for kind in others]
-    return groups, failures, notes if groups or failures or names else [*notes, _NO_GROUPS]
-
-
-def _group_failures(failed: Mapping[str, Failure], *, accept_missing: bool = False) -> list[str]:
-    """A sentence for each failed group; with `accept_missing`, none for a group that does not exist."""
-    return [
-        f"group {name}: {why.text}"
-        for name, why in failed.items()
-        if not (accept_missing and why.code == ErrorCode.GROUP_ID_NOT_FOUND)
-    ]
-
-
 # ------------------------------------------------------------------------------------------------------ change commands
 
 
@@ -217,7 +178,7 @@ def _from_csv(path: str, text: str, group: str) -> Mapping[TopicPartition, Reset
 def _partitions(cluster: Cluster, options: argparse.Namespace) -> tuple[list[TopicPartition], list[str]]:
     if options.all_topics:
         found, failed = fetch_committed(cluster, [options.group])
-        failures = _group_failures(failed)
+        failures = group_failures(failed)
         partitions = sorted(found.get(options.group, ()))
         if not partitions and not failures:
             failures = [f"group {options.group} has committed nothing; name the topics: --topic"]
@@ -259,9 +220,9 @@ def _change_rows(changes: Iterable[OffsetChange]) -> list[Row]:
 def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`delete`: delete groups with all their offsets, or only the offsets of some topics."""
     groups, failed = describe_groups(cluster, options.groups)
-    failures = _group_failures(failed, accept_missing=options.if_exists)
+    failures = group_failures(failed, accept_missing=options.if_exists)
     found, failed_offsets = fetch_committed(cluster, groups)
-    failures += _group_failures(failed_offsets)
+    failures += group_failures(failed_offsets)
     known = {name: group for name, group in groups.items() if name in found}
     if options.topic:
         results = [_delete_offsets(cluster, group, found[name], options) for name, group in known.items()]
@@ -327,9 +288,9 @@ def _numbered(numbers: list[int] | None) -> str:
 
 def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`export`: a complete document, or none if anything failed."""
-    groups, failures, notes = _selected_groups(cluster, options.groups)
+    groups, failures, notes = select_groups(cluster, options.groups)
     offsets, failed = fetch_offsets(cluster, groups)
-    failures += _group_failures(failed)
+    failures += group_failures(failed)
     if failures:
         return CommandResult(failures=[*failures, "nothing is exported"])
     if options.format == "zookeeper":

@@ -63,7 +63,7 @@ def measure_lag(
     """
     offsets, failed = fetch_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
-    owners = {name: _owners(group) for name, group in groups.items() if name in offsets}
+    owners = {name: owners_of(group) for name, group in groups.items() if name in offsets}
     rows, more = lag_of_offsets(cluster, offsets, timestamp_ms, isolation_level, owners)
     return rows, failures + more
 
@@ -101,7 +101,8 @@ def lag_of_offsets(
     return rows, failures
 
 
-def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
+def owners_of(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
+    """The member of each assigned partition."""
     return {partition: member for member in group.members for partition in member.partitions}
 
 

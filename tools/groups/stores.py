@@ -28,7 +28,7 @@ from headgate.protocol.messages.offset_fetch import (
 from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.tools.client.client import Client
 from headgate.tools.client.cluster import Answers, Cluster, passes_by_itself
-from headgate.tools.groups.members import ZOOKEEPER, GroupDescription
+from headgate.tools.groups.members import ZOOKEEPER, GroupDescription, GroupListing
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, commit_offsets, fetch_committed
 
 SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
@@ -122,9 +122,9 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
 
 
 def fetch_offsets(
-    cluster: Cluster, groups: Mapping[str, GroupDescription]
+    cluster: Cluster, groups: Mapping[str, GroupDescription | GroupListing]
 ) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
-    """The offsets of described groups by name, each from the store that has the group, and failures by name."""
+    """The offsets of groups by name, each from the store that has the group, and failures by name."""
     only_there = [name for name, group in groups.items() if group.type == ZOOKEEPER]
     found, failed = fetch_committed(cluster, [name for name in groups if name not in only_there])
     if only_there:

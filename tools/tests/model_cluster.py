@@ -24,6 +24,7 @@ from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsReque
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -33,6 +34,11 @@ from headgate.protocol.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+)
+from headgate.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
 )
 from headgate.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -109,6 +115,7 @@ from headgate.protocol.schema import Message
 from headgate.tools.client.cluster import Cluster
 
 LATEST, EARLIEST = -1, -2
+_TOPIC = 2  # the type of a resource with configs
 Disturb = Callable[[int, Any, int], "Message | bytes | None"]
 
 
@@ -116,7 +123,7 @@ Disturb = Callable[[int, Any, int], "Message | bytes | None"]
 class Log:
     """A partition: its batches with their last offsets, its ends, and who leads it.
 
-    `stable`: the last stable offset, if a transaction is open.
+    `stable`: the last stable offset, if a transaction is open. `replicas` and `isr` are node ids.
     """
 
     leader: int = 0
@@ -126,6 +133,8 @@ class Log:
     stable: int | None = None
     batches: list[bytes] = field(default_factory=list)
     producers: list[ProducerState] = field(default_factory=list)
+    replicas: list[int] = field(default_factory=list)
+    isr: list[int] = field(default_factory=list)
 
     def append(self, *timestamps: int, size: int = 1, **options: Any) -> None:
         """A batch of records with these timestamps at the end."""
@@ -208,6 +217,9 @@ class ModelCluster:
         """Offsets in ZooKeeper by group; None: the node has no number."""
         self.is_kafka = False
         """True for Apache Kafka, which has no answer to OffsetFetch 0 without partitions."""
+        self.topic_configs: dict[str, list[DescribeConfigsResourceResult]] = {}
+        self.log_directories: dict[int, list[DescribeLogDirsResult]] = {}
+        """By broker; the answer has them as they are, whatever partitions the request names."""
         self.group_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.on_group_configs: Callable[[str], str] = lambda group: ""
         """What the broker does when the configs of a group have changed; returns a refusal."""
@@ -346,20 +358,22 @@ class ModelCluster:
         return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name, row) for name, row in rows.items()])
 
     def describe_configs(self, node: int, request: DescribeConfigsRequest, version: int) -> Message:
-        return DescribeConfigsResponse(
-            results=[
-                DescribeConfigsResult(
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                    configs=[
-                        DescribeConfigsResourceResult(name=name, value=value)
-                        for name, value in self.group_configs[one.resource_name].items()
-                        if name in (one.configuration_keys or ())
-                    ],
-                )
-                for one in request.resources
-            ]
-        )
+        return DescribeConfigsResponse(results=[self._configs(one) for one in request.resources])
+
+    def _configs(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == _TOPIC:
+            code = ErrorCode.NONE if name in self.topic_configs else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return DescribeConfigsResult(code, None, kind, name, self.topic_configs.get(name, []))
+        configs = [
+            DescribeConfigsResourceResult(name=key, value=value)
+            for key, value in self.group_configs[name].items()
+            if key in (resource.configuration_keys or ())
+        ]
+        return DescribeConfigsResult(0, None, kind, name, configs)
+
+    def describe_log_directories(self, node: int, request: DescribeLogDirsRequest, version: int) -> Message:
+        return DescribeLogDirsResponse(results=self.log_directories.get(node, []))
 
     def alter_configs(self, node: int, request: IncrementalAlterConfigsRequest, version: int) -> Message:
         responses = []
@@ -439,7 +453,7 @@ class ModelCluster:
         if name not in self.topics:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
         partitions = [
-            MetadataResponsePartition(partition_index=i, leader_id=log.leader, leader_epoch=log.leader_epoch)
+            MetadataResponsePartition(0, i, log.leader, log.leader_epoch, log.replicas, log.isr)
             for i, log in enumerate(self.topics[name])
         ]
         return MetadataResponseTopic(name=name, topic_id=self.topic_ids.get(name, bytes(16)), partitions=partitions)
@@ -552,6 +566,7 @@ _ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] 
     DeleteGroupsRequest: ModelCluster.delete_groups,
     OffsetFetchRequest: ModelCluster.offset_fetch,
     DescribeConfigsRequest: ModelCluster.describe_configs,
+    DescribeLogDirsRequest: ModelCluster.describe_log_directories,
     IncrementalAlterConfigsRequest: ModelCluster.alter_configs,
     OffsetCommitRequest: ModelCluster.offset_commit,
     OffsetDeleteRequest: ModelCluster.offset_delete,

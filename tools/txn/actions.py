@@ -19,6 +19,7 @@ from headgate.tools.txn.open_transactions import (
     list_open_transactions,
 )
 from headgate.tools.txn.transactions import (
+    OPEN_STATES,
     ListedTransaction,
     TransactionFilters,
     describe_transactions,
@@ -29,13 +30,11 @@ _NO_IDS = "there are no transactional ids yet"
 _NO_MATCH = "no transactional id matches"
 _NOTHING_ABORTED = "nothing is aborted"
 _FORCE = "--force aborts it in this partition alone, whatever becomes of its other partitions"
-# Brokers remember the begin of a transaction after its end, and count it as older from day to day
-_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`list`: transactional ids with their states."""
-    states = options.state or (_OPEN_STATES if options.older_than >= 0 else ())
+    states = options.state or (OPEN_STATES if options.older_than >= 0 else ())
     filters = TransactionFilters(states, options.producer_id, options.older_than, options.pattern)
     listed, failures = list_transactions(cluster, filters)
     rows: list[Row] = [row._asdict() for row in listed]
@@ -67,7 +66,7 @@ def _notes(names: list[str]) -> list[str]:
 
 def _description(one: ListedTransaction, at_ms: int) -> Row:
     topics = by_topic(sorted(one.partitions))
-    start_time_ms = one.start_time_ms if one.state in _OPEN_STATES else None
+    start_time_ms = one.start_time_ms if one.state in OPEN_STATES else None
     return {
         "transactional_id": one.transactional_id,
         "state": one.state,

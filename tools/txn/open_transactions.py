@@ -33,6 +33,20 @@ _PRODUCERS_AT_ONCE = 5000
 _UNKNOWN_PRODUCER = "no transactional id has this producer id"
 
 
+class ActiveProducer(NamedTuple):
+    """An idempotent or transactional producer of a partition, as its leader knows it; None: unknown, or there is none.
+
+    `coordinator_epoch`: of its last marker here. `transaction_start_offset`: None outside of a transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None
+
+
 class OpenTransaction(NamedTuple):
     """A transaction that is open in a partition. `start_offset`: None if the broker is too old to say.
 
@@ -51,6 +65,11 @@ class OpenTransaction(NamedTuple):
         """The time since the newest batch."""
         return None if self.last_timestamp_ms is None else now_ms - self.last_timestamp_ms
 
+    def is_older(self, limit_ms: int, now_ms: int) -> bool:
+        """True if the newest batch is older than the limit, or of an unknown time."""
+        age_ms = self.age_ms(now_ms)
+        return age_ms is None or age_ms >= limit_ms
+
 
 class Judgement(NamedTuple):
     """Whether an open transaction hangs, the transactional id of its producer if there is one, and the reason."""
@@ -60,12 +79,12 @@ class Judgement(NamedTuple):
     reason: str
 
 
-def list_open_transactions(
+def list_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> tuple[dict[TopicPartition, list[OpenTransaction]], dict[TopicPartition, Failure]]:
-    """The open transactions of each partition, by their start offsets, and failures by partition."""
+) -> tuple[dict[TopicPartition, list[ActiveProducer]], dict[TopicPartition, Failure]]:
+    """The idempotent and transactional producers of each partition, by producer id, and failures by partition."""
 
-    def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, list[OpenTransaction]]:
+    def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, list[ActiveProducer]]:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             yield from _describe_producers(client, wanted[start : start + _PARTITIONS_AT_ONCE])
 
@@ -74,7 +93,7 @@ def list_open_transactions(
 
 def _describe_producers(
     client: Client, partitions: list[TopicPartition]
-) -> Iterator[tuple[TopicPartition, list[OpenTransaction] | Failure]]:
+) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | Failure]]:
     topics = [TopicRequest(name, [one.number for one in rows]) for name, rows in by_topic(partitions).items()]
     for topic in client.ask(DescribeProducersRequest(topics)).topics:
         for row in topic.partitions:
@@ -82,19 +101,42 @@ def _describe_producers(
             if row.error_code:
                 yield partition, Failure.of(row.error_code, row.error_message)
                 continue
-            open_ones = [
-                OpenTransaction(
-                    partition,
+            producers = [
+                ActiveProducer(
                     producer.producer_id,
                     producer.producer_epoch,
-                    _or_none(producer.coordinator_epoch),
-                    producer.current_txn_start_offset,
+                    _or_none(producer.last_sequence),
                     _or_none(producer.last_timestamp),
+                    _or_none(producer.coordinator_epoch),
+                    _or_none(producer.current_txn_start_offset),
                 )
                 for producer in row.active_producers
-                if producer.current_txn_start_offset >= 0
             ]
-            yield partition, sorted(open_ones, key=lambda one: one.start_offset or 0)
+            yield partition, sorted(producers)
+
+
+def list_open_transactions(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, list[OpenTransaction]], dict[TopicPartition, Failure]]:
+    """The open transactions of each partition, by their start offsets, and failures by partition."""
+    found, failed = list_producers(cluster, partitions)
+    return {partition: _open_transactions(partition, producers) for partition, producers in found.items()}, failed
+
+
+def _open_transactions(partition: TopicPartition, producers: Iterable[ActiveProducer]) -> list[OpenTransaction]:
+    open_ones = [
+        OpenTransaction(
+            partition,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.transaction_start_offset,
+            producer.last_timestamp_ms,
+        )
+        for producer in producers
+        if producer.transaction_start_offset is not None
+    ]
+    return sorted(open_ones, key=lambda one: one.start_offset or 0)
 
 
 def _or_none(number: int) -> int | None:
@@ -143,28 +185,38 @@ def _judge(one: OpenTransaction, transaction: ListedTransaction) -> Judgement:
 def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], older_than_ms: int, now_ms: int
 ) -> tuple[dict[OpenTransaction, Judgement], list[str]]:
-    """The hanging transactions with a newest batch older than `older_than_ms`, and a sentence for each failure.
+    """The hanging transactions with a newest batch older than `older_than_ms`, and a sentence for each failure."""
+    found, failed = list_open_transactions(cluster, partitions)
+    failures = [f"{partition}: {why.text}" for partition, why in sorted(failed.items())]
+    candidates = [one for rows in found.values() for one in rows if one.is_older(older_than_ms, now_ms)]
+    if not candidates:
+        return {}, failures
+    judgements, more = judge_confirmed(cluster, candidates)
+    hanging = {one: judgements[one] for one in sorted(judgements, key=_place) if judgements[one].is_hanging}
+    return hanging, failures + more
+
+
+def judge_confirmed(
+    cluster: Cluster, transactions: Iterable[OpenTransaction]
+) -> tuple[dict[OpenTransaction, Judgement], list[str]]:
+    """The judgements of `judge`, without hanging transactions that have ended meanwhile.
 
     A transaction that ends between the questions to the leader and to the coordinator does not hang: the leaders are
     asked again at the end.
     """
-    found, failed = list_open_transactions(cluster, partitions)
-    failures = [f"{partition}: {why.text}" for partition, why in sorted(failed.items())]
-    candidates = [one for rows in found.values() for one in rows if _is_older(one.age_ms(now_ms), older_than_ms)]
-    if not candidates:
-        return {}, failures
-    judgements, more = judge(cluster, candidates)
-    if len(judgements) < len(candidates):
-        more.append(f"{len(candidates) - len(judgements)} more open transactions may hang: their state is not known")
-    hanging = {one: judgement for one, judgement in judgements.items() if judgement.is_hanging}
-    still_open, failed = list_open_transactions(cluster, {one.partition for one in hanging})
-    failures += [*more, *(f"{partition}: {why.text}" for partition, why in sorted(failed.items()))]
+    wanted = list(transactions)
+    judgements, failures = judge(cluster, wanted)
+    if len(judgements) < len(wanted):
+        failures.append(f"{len(wanted) - len(judgements)} more open transactions may hang: their state is not known")
+    suspects = {one.partition for one, judgement in judgements.items() if judgement.is_hanging}
+    still_open, failed = list_open_transactions(cluster, suspects)
+    failures += [f"{partition}: {why.text}" for partition, why in sorted(failed.items())]
     confirmed = {_identity(one) for rows in still_open.values() for one in rows}
-    return {one: hanging[one] for one in sorted(hanging, key=_place) if _identity(one) in confirmed}, failures
-
-
-def _is_older(age_ms: int | None, limit_ms: int) -> bool:
-    return age_ms is None or age_ms >= limit_ms
+    return {
+        one: judgement
+        for one, judgement in judgements.items()
+        if not judgement.is_hanging or _identity(one) in confirmed
+    }, failures
 
 
 def _place(one: OpenTransaction) -> tuple[TopicPartition, int]:

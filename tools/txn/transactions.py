@@ -19,6 +19,8 @@ STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
     *("PrepareEpochFence", "Dead"),
 )
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""Brokers remember the begin of a transaction after its end: only in these states it is an age."""
 _IDS_AT_ONCE = 200
 _DURATION_FILTER, _PATTERN = 1, 2  # the first versions of ListTransactions with these (KIP-994, KIP-1152)
 _NO_SUCH_ID = Failure(

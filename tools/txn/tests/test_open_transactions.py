@@ -14,12 +14,14 @@ from headgate.protocol.messages.write_txn_markers import (
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelTransaction, opened
 from headgate.tools.txn.open_transactions import (
+    ActiveProducer,
     Judgement,
     OpenTransaction,
     abort_transaction,
     find_hanging,
     judge,
     list_open_transactions,
+    list_producers,
 )
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -160,3 +162,11 @@ def test_a_refused_abort_is_a_failure(model: ModelCluster, logs: list[Log]) -> N
         failure = abort_transaction(cluster, OpenTransaction(A0, 7, 1, None, 5, OLD_MS))
     assert failure is not None
     assert failure.code == fenced
+
+
+def test_producers_are_listed_in_and_out_of_transactions(logs: list[Log]) -> None:
+    logs[0].producers = [producer(9, -1, last_ms=-1), producer(7, 9, coordinator_epoch=4)]
+    with opened() as cluster:
+        found, failed = list_producers(cluster, [A0])
+    assert found == {A0: [ActiveProducer(7, 1, 0, OLD_MS, 4, 9), ActiveProducer(9, 1, 0, None, None, None)]}
+    assert not failed
