@@ -33,11 +33,13 @@ class InvalidFrameSize(MalformedRequest):
 class FrameReader:
     """Cuts a stream of bytes into frames of at most `max_size` bytes."""
 
-    __slots__ = ("_filled", "_frame", "_head", "_wanted", "max_size")
+    __slots__ = ("_filled", "_frame", "_head", "_wanted", "max_size", "received_bytes")
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
         """The limit for the frames from the next one on."""
+        self.received_bytes = 0
+        """All received bytes, those of an incomplete frame too."""
         self._head = b""  # the received bytes of a size, while there are fewer than four
         self._frame = bytearray()  # the incomplete frame, with room for its rest
         self._filled = 0  # received bytes of the incomplete frame
@@ -71,6 +73,7 @@ class FrameReader:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Take `count` bytes that the caller put into `get_buffer()`; return the frame if it is complete."""
+        self.received_bytes += count
         self._filled += count
         return self._complete() if self._filled == self._wanted else []
 
@@ -83,6 +86,7 @@ class FrameReader:
         if size + _SIZE_BYTES != received or size > self.max_size:
             return None
         self._wanted = _BETWEEN
+        self.received_bytes += received
         return view[_SIZE_BYTES:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
@@ -97,6 +101,7 @@ class FrameReader:
         if self._wanted >= 0 or self._head:
             position = self._continue(view, frames)
         received, max_size = len(view), self.max_size
+        self.received_bytes += received
         while position + _SIZE_BYTES <= received:
             (size,) = _unpack_size(view, position)
             if not 0 <= size <= max_size:

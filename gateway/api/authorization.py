@@ -33,6 +33,7 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.tasks import Task, is_task, value_of
+from headgate.protocol import registry
 from headgate.protocol.acls import CLUSTER_NAME, AclOperation, AclResource
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
@@ -133,9 +134,11 @@ class Authorization:
         return is_allowed
 
     def _report_refusal(self, operation: AclOperation, resource: AclResource, name: str | None) -> None:
-        audit = self.context.broker.audit
+        audit, client = self.context.broker.audit, self.context.client
+        api = registry.APIS[self.request.api_key].name
+        client.note_error(api, DENIALS[resource], name or "" if resource is AclResource.TOPIC else "")
         if audit is not None:
-            audit.report_refusal(self.context.client, type(self.request), operation, resource, name)
+            audit.report_refusal(client, type(self.request), operation, resource, name)
 
     def holds(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
         """Whether the client has this right, one of several that allow a request: without it, another one is asked for.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from headgate.gateway.coordinator.decision import RequestContext
 from headgate.gateway.replication.write_batcher import WriteBatcher
@@ -14,6 +14,7 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Silent, Task
 from headgate.protocol.acls import ANONYMOUS
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from headgate.gateway.zookeeper.membership.broker_listeners import BrokerListeners
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.store.controller_orders import ControllerOrders
-    from headgate.protocol.errors import ErrorCode
     from headgate.protocol.messages.api_versions import ApiVersion
 
 
@@ -51,10 +51,30 @@ def _no_connection(_client: Client) -> None:
     """The client of a test has no connection to put first."""
 
 
+NO_REQUESTS: Final[list[int]] = []
+"""The counts of a client before its first request: always empty."""
+MAX_RECENT_TOPICS: Final = 32
+_NO_TOPICS: Final[dict[str, float]] = {}
+
+
 class Mutable(Protocol):
     """A connection that answers nothing more for some time."""
 
+    active_ms: float
+
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None: ...
+
+
+class LastError(NamedTuple):
+    """The last refused request of a client, or the last refused row of its requests.
+
+    `at_ms`: when the client's bytes last arrived, on the monotonic clock.
+    """
+
+    api: str
+    error: ErrorCode
+    topic: str
+    at_ms: float
 
 
 class SkippedOffsets(NamedTuple):
@@ -92,11 +112,39 @@ class Client:
     """The quotas of the client, as long as they are valid (`gateway.api.throttling`)."""
     skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
     """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
+    requests: list[int] = field(default_factory=lambda: NO_REQUESTS, compare=False, repr=False)
+    """The counts of requests, by the numbers of `gateway.census.request_counts`."""
+    topics_written: dict[str, float] = field(default_factory=lambda: _NO_TOPICS, compare=False, repr=False)
+    topics_read: dict[str, float] = field(default_factory=lambda: _NO_TOPICS, compare=False, repr=False)
+    """The topics of the client's records, each with the time of its note; the census removes old notes."""
+    throttles: int = field(default=0, compare=False, repr=False)
+    throttled_ms: int = field(default=0, compare=False, repr=False)
+    """How often a quota has paused the connection, and for how long in all."""
+    last_error: LastError | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def active_ms(self) -> float:
+        """When the client's bytes last arrived, on the monotonic clock."""
+        return 0.0 if self.connection is None else self.connection.active_ms
 
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
         """Answer nothing more on the connection for so many milliseconds (KIP-219)."""
+        self.throttles += 1
+        self.throttled_ms += throttle_ms
         if self.connection is not None:
             self.connection.mute(scheduler, throttle_ms)
+
+    def note_written(self, topic: str) -> None:
+        """The client writes to a topic that is not in `topics_written`."""
+        self.topics_written = _with_topic(self.topics_written, topic, self.active_ms)
+
+    def note_read(self, topic: str) -> None:
+        """The client reads a topic that is not in `topics_read`."""
+        self.topics_read = _with_topic(self.topics_read, topic, self.active_ms)
+
+    def note_error(self, api: str, error: ErrorCode, topic: str = "") -> None:
+        """A request of the client, or a part of one, is refused."""
+        self.last_error = LastError(api, error, topic, self.active_ms)
 
     def note_broker(self) -> None:
         """The client is a broker, as a request that needs ClusterAction has shown: its connection comes first."""
@@ -109,6 +157,16 @@ class Client:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
         software = "" if self.software_name == "unknown" else f" {self.software_name}-{self.software_version}"
         return f"{self.remote_host}:{self.remote_port}{name}{software}"
+
+
+def _with_topic(topics: dict[str, float], topic: str, at_ms: float) -> dict[str, float]:
+    """The topics with another one; beyond `MAX_RECENT_TOPICS` the first one makes room."""
+    if topics is _NO_TOPICS:
+        return {topic: at_ms}
+    if len(topics) >= MAX_RECENT_TOPICS:
+        del topics[next(iter(topics))]
+    topics[topic] = at_ms
+    return topics
 
 
 @dataclass(slots=True)
@@ -157,9 +215,12 @@ class Services:
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """The refused rows of Produce and Fetch, by API and existing topic."""
 
-    def note_failure(self, api: str, topic: str) -> None:
+    def note_failure(self, client: Client, api: str, topic: str, error: KafkaError | OSError) -> None:
         """Count a refused row. Names that no topic has are not remembered."""
-        if topic in self.metadata.image.topics:
+        is_known = topic in self.metadata.image.topics
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+        client.note_error(api, code, topic if is_known else "")
+        if is_known:
             self.failures[api, topic] += 1
 
 

@@ -23,6 +23,7 @@ from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from headgate.gateway.api.throttling import Throttling
+from headgate.gateway.census.request_counts import RequestCounts
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
@@ -56,6 +57,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._answers = ResponseCache(authorizer if isinstance(authorizer, StableAuthorizer) else None)
         self._latencies = {key: Histogram() for key in registrations}
+        self.request_counts = RequestCounts()
         self.stall_watch = services.stall_watch
         self.stall_watch.changed = self._follow_doubt
         self.batcher = services.batcher
@@ -93,6 +95,10 @@ class Dispatcher:
         route.untimed = untimed = route.untimed - 1
         if not untimed:
             return self._dispatch_timed(route, frame, client, done)
+        try:
+            client.requests[route.number] += 1
+        except IndexError:
+            self.request_counts.count_first(client, route.number)
         services, batcher = self._services, self.batcher
         if batcher.is_open and not route.stages:
             batcher.write_all()
@@ -184,6 +190,7 @@ class Dispatcher:
         if registration is None or registration.find(version) is None:
             return None
         route = Route(registration, version, self.authorizer, self._latencies[api_key], self._services.audit)
+        route.number = self.request_counts.number(api_key, version)
         route.throttle(self._throttling(route))
         if self.stall_watch.is_in_doubt:
             route.park_all()

@@ -58,6 +58,7 @@ class Route:
         "large_bytes",
         "latency",
         "max_elements",
+        "number",
         "read",
         "request",
         "stages",
@@ -82,6 +83,8 @@ class Route:
         self.version = version
         self.timed_at = self.untimed = 1
         """The number of the next timed request, and how many requests remain until then, that request included."""
+        self.number = 0
+        """The number of this API version in the counts of clients (`gateway.census.request_counts`)."""
         self.errors: dict[ErrorCode, int] = {}
         """The number of requests refused as a whole, by error."""
         self.latency = latency or Histogram()
@@ -166,6 +169,7 @@ class Route:
             logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
         without_frames(error)  # an exception of an earlier phase was raised again, and its frames refer to it
         self.errors[code] = self.errors.get(code, 0) + 1
+        client.note_error(registry.APIS[request.api_key].name, code)
         response: Message = request.error_response(self.version, code, message)
         if self.throttling is not None:
             self.throttling.note_error(response, client)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HEALTH: Final = ("headgate.gateway.http.health", "headgate.gateway.http.json_body")
 _JSON: Final = ("headgate.gateway.http.json_body",)
+_CONNECTIONS: Final = ("headgate.gateway.census.connections_json",)
 _EXPOSITION: Final = ("headgate.gateway.metrics.exposition",)
 
 
@@ -42,11 +43,20 @@ def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
     )
     answer_lag = HttpResource("the lag of groups, in records and in time", partial(_lag, parts.lag), broker_lag.MODULES)
     resources.add("/v1/lag.json", answer_lag)
+    answer_connections = partial(_connections, parts)
+    resources.add("/v1/connections.json", HttpResource("every open connection", answer_connections, _CONNECTIONS))
     return resources
 
 
 def _lag(lag: BrokerLag) -> HttpAnswer:
     return HttpAnswer(JSON, lag.json())
+
+
+def _connections(parts: BrokerParts) -> HttpAnswer:
+    from headgate.gateway.census import connections_json
+
+    now = connections_json.Now(parts.clock.now_ms(), parts.clock.monotonic_ms())
+    return connections_json.answer(parts.server.drivers, parts.dispatcher.request_counts, parts.config.node_id, now)
 
 
 def _metrics(parts: BrokerParts) -> HttpAnswer:

@@ -68,20 +68,22 @@ class Connection:
         "_held_before",
         "_memory",
         "_muted",
-        "_outgoing_bytes",
         "_parked",
         "_parked_bytes",
         "_pending",
         "_pending_bytes",
         "_report_fault",
         "_reserved",
+        "_taken_bytes",
         "active_ms",
+        "bytes_out",
         "client",
         "closing",
         "ended",
         "incomplete_since_ms",
         "is_late",
         "login",
+        "opened_ms",
         "outgoing",
         "starved",
         "unauthenticated",
@@ -104,6 +106,8 @@ class Connection:
         self.ended = False  # the client has closed its sending side
         self.wake: Callable[[], None] = _nobody
         self.is_late: Callable[[], bool] = _never  # whether the turn is over; pending requests wait for the next
+        self.opened_ms = 0.0  # when the connection was accepted; the server sets it
+        self.bytes_out = 0  # of all replies, without TLS's own
         self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
         self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
         self.starved = False  # reads wait for memory
@@ -117,7 +121,7 @@ class Connection:
         self._held_before = 0
         self._pending: list[memoryview] = []
         self._pending_bytes = 0
-        self._outgoing_bytes = 0
+        self._taken_bytes = 0  # those of `bytes_out` that the driver has taken
         self._parked: Parked | None = None
         self._parked_bytes = 0
         self._muted: Parked | None = None  # stands in for a parked request while the client is throttled
@@ -126,6 +130,16 @@ class Connection:
     def needs_login(self) -> bool:
         """Whether the client has not logged in yet, as its listener asks for."""
         return self.login is not None
+
+    @property
+    def bytes_in(self) -> int:
+        """The received bytes, without TLS's own."""
+        return self._frames.received_bytes
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a quota, or a refused login, has paused the connection."""
+        return self._muted is not None
 
     @property
     def parked(self) -> bool:
@@ -160,7 +174,7 @@ class Connection:
     @property
     def _may_answer(self) -> bool:
         """Whether the order of replies and the limit on output allow the next reply."""
-        return self._parked is None and not self.closing and self._outgoing_bytes < MAX_OUTGOING_BYTES
+        return self._parked is None and not self.closing and self.bytes_out - self._taken_bytes < MAX_OUTGOING_BYTES
 
     @property
     def wants_data(self) -> bool:
@@ -259,8 +273,10 @@ class Connection:
         if self._batcher.is_open:
             self._batcher.write_all()
         piece = self.outgoing.pop(0)
-        # A failed write may have changed the length of the queued replies.
-        self._outgoing_bytes = self._outgoing_bytes - len(piece) if self.outgoing else 0
+        if self.outgoing:
+            self._taken_bytes += len(piece)
+        else:  # a failed write may have changed the length of the queued replies
+            self._taken_bytes = self.bytes_out
         return piece
 
     def settle(self) -> None:
@@ -379,7 +395,7 @@ class Connection:
     def _queue(self, reply: Reply) -> None:
         self.outgoing += reply
         for piece in reply:
-            self._outgoing_bytes += len(piece)
+            self.bytes_out += len(piece)
 
     def _note_progress(self, now_ms: float, held: int, has_frames: bool) -> None:
         """Record since when an incomplete frame has not grown; growth means at least `SMALL_BYTES`."""

@@ -7,6 +7,7 @@ connection has the broker's dispatcher, so that a request costs no more than on 
 from __future__ import annotations
 
 import logging
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -30,6 +31,8 @@ from headgate.gateway.security.sasl.server_exchange import (
     SendReply,
 )
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from headgate.protocol.schema import Message
 
 logger = logging.getLogger("headgate.sasl")
@@ -38,6 +41,12 @@ MAX_THREADS: Final = 2
 """Each computes: more threads would take the loop's share of the cores."""
 READING_MS: Final = 50
 """A refused client has so long to read the answer: kafka-python drops one that comes with the end of the connection."""
+_HEAD: Final = struct.Struct(">hh")
+_COUNTED: Final = {
+    request.api_key: request.versions.last
+    for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+}
+"""The requests of a login, each with its latest version."""
 TIMED_OUT: Final = "the client did not log in within headgate.authentication.timeout.ms"
 
 
@@ -87,10 +96,18 @@ class Login:
         """As `Dispatcher.dispatch`."""
         if not self._exchange.takes(frame):
             return self._dispatcher.dispatch(frame, client, resume)
+        self._count(frame, client)
         events = self._exchange.receive(frame)
         if self._exchange.is_delayed:
             return self._park(events, resume)
         return self._taken(events)
+
+    def _count(self, frame: memoryview, client: Client) -> None:
+        """Count a request of the login. A raw token is none."""
+        if len(frame) >= _HEAD.size:
+            api_key, version = _HEAD.unpack_from(frame)
+            if _COUNTED.get(api_key, -1) >= version >= 0:
+                self._dispatcher.request_counts.count(client, api_key, version)
 
     @property
     def _audit(self) -> AuditLog | None:

@@ -390,7 +390,7 @@ class Server:
     def _connect(self, client: Client) -> Connection:
         limits = self._limits
         connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self.memory, self._report_fault)
-        connection.active_ms = self._clock.monotonic_ms()
+        connection.opened_ms = connection.active_ms = self._clock.monotonic_ms()
         client.put_first = self._put_first
         if self._logins is not None:
             self._logins.begin(connection, self._dispatcher)

@@ -125,6 +125,9 @@ class PartitionReader:
         replica = self._partitions.online.get((self._topic(key), row.partition_index))
         if replica is not None:
             replica.log.count_read(size)
+            client = self._context.client
+            if replica.topic not in client.topics_read:
+                client.note_read(replica.topic)
 
     def find(self, key: TopicKey, index: int) -> Replica:
         """The partition; sets `isolation_level`. Raises KafkaError."""
@@ -146,7 +149,7 @@ class PartitionReader:
 
     def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
         self.is_urgent = True
-        self._context.broker.note_failure("Fetch", self._topic(key))
+        self._context.broker.note_failure(self._context.client, "Fetch", self._topic(key), error)
         code, _ = refusal(self._context.broker, error, self._topic(key), wanted.partition)
         row = PartitionData(wanted.partition, code, -1, records=b"")
         if code in HINTED:

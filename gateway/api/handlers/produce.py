@@ -77,6 +77,9 @@ def _append(
                 return _convert(acks, topic, data, context, delayed)
             _check_codec(records, version)
         replica = broker.partitions.get(topic, data.index)
+        client = context.client
+        if replica.topic not in client.topics_written:
+            client.note_written(replica.topic)
         if not replica.stores_verbatim:
             return _convert(acks, topic, data, context, delayed)
         writer = replica.writer()
@@ -235,6 +238,8 @@ def _convert(
         if replica.origin is BROKER:
             _refuse_client(topic)
         replica.check_writable()
+        if topic not in context.client.topics_written:
+            context.client.note_written(replica.topic)
         view = records if isinstance(records, memoryview) else _NOTHING
         check_transaction(replica, view)
         copied = bytearray(view)  # the frame's buffer is reused before a later conversion
@@ -311,7 +316,7 @@ def _refuse(
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     if isinstance(error, UnverifiedTransaction):
         return delay_unverified(topic, data, error.header, context, delayed)
-    context.broker.note_failure("Produce", topic)
+    context.broker.note_failure(context.client, "Produce", topic, error)
     code, message = _known(refusal(context.broker, error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)

@@ -57,7 +57,16 @@ def test_every_path_is_answered(tmp_path: Path) -> None:
     node = HandlerBroker(tmp_path)
     parts = started(node)
     resources = make_resources(parts, state_of(parts))
-    assert resources.paths() == ["/", "/livez", "/metrics", "/readyz", "/startupz", "/v1/broker.json", "/v1/lag.json"]
+    assert resources.paths() == [
+        "/",
+        "/livez",
+        "/metrics",
+        "/readyz",
+        "/startupz",
+        "/v1/broker.json",
+        "/v1/connections.json",
+        "/v1/lag.json",
+    ]
     for path in resources.paths():
         resource = resources.find(path)
         assert resource is not None

@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.metrics.partition_metrics import BY_BROKER, BY_TOPIC, PartitionMetrics
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.runtime.metrics import Metrics
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
 
 
@@ -95,7 +95,8 @@ def test_a_topic_is_shown_whole_by_one_broker(led: LedPartition) -> None:
 
 def test_refused_rows_count_for_topics_that_exist(led: LedPartition) -> None:
     led.order(isr=(0,))
-    led.node.services.note_failure("Fetch", "no such topic")
+    unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    led.node.services.note_failure(led.node.client, "Fetch", "no such topic", unknown)
     assert led.row(-1, 99).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (sums(led)["failed.fetches"], sums(led)["failed.produces"]) == (1, 0)
     assert rows(led, ("topic",))["t",]["topic.failed.fetches"] == 1

@@ -9,9 +9,11 @@ import pytest
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Parked
+from headgate.gateway.census.request_counts import RequestCounts
 from headgate.gateway.network.connection import (
     FREE_PARKED_BYTES,
     LARGE_BEGINNING_BYTES,
+    LARGE_REST_BYTES,
     MAX_OUTGOING_BYTES,
     MAX_PENDING_BYTES,
     Connection,
@@ -55,6 +57,7 @@ class ScriptedDispatcher:
         self.complaints: list[str] = []
         self.answers: dict[bytes, list[Any]] = {}
         self.batcher = ScriptedBatcher()
+        self.request_counts = RequestCounts()
         time = ManualTime()
         self.stall_watch = StallWatch(Tasks(time.clock, time.scheduler))
         self.when_heavy: Callable[[], None] = lambda: None
@@ -139,6 +142,22 @@ def test_a_byte_at_a_time_gives_the_same(dispatcher: ScriptedDispatcher) -> None
     for byte in framed(b"one", b"two", b"", b"three"):
         feed(connection, bytes([byte]))
     assert sent(connection) == [b"one", b"two", b"", b"three"]
+
+
+def test_a_connection_counts_its_bytes(dispatcher: ScriptedDispatcher) -> None:
+    connection = connect(dispatcher, max_frame_bytes=LARGE_BEGINNING_BYTES + 2 * LARGE_REST_BYTES)
+    feed(connection, framed(b"one", b"none", b"four"))
+    assert (connection.bytes_in, connection.bytes_out) == (4 + 3 + 4 + 4 + 4 + 4, 3 + 4)
+    large = framed(bytes(LARGE_BEGINNING_BYTES + 2 * LARGE_REST_BYTES))
+    feed(connection, large[:LARGE_BEGINNING_BYTES])
+    received = LARGE_BEGINNING_BYTES
+    while (room := connection.room()) is not None:
+        size = min(len(room), len(large) - received)
+        room[:size] = large[received : received + size]
+        received += size
+        connection.received(size, 0.0)
+    feed(connection, large[received:])
+    assert connection.bytes_in == 23 + len(large)
 
 
 def test_nothing_overtakes_a_parked_request(dispatcher: ScriptedDispatcher) -> None:

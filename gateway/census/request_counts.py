@@ -1,0 +1,52 @@
+"""Counts of requests by client: one addition a request, on a list that the connection holds.
+
+Each API version of a broker that some client has asked has a number; a client's list has its counts by these numbers. A
+client's list grows at its first request of a version: that request meets an IndexError, and no other one a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.gateway.api.context import NO_REQUESTS, Client
+
+
+class RequestCount(NamedTuple):
+    """How many requests of an API version a client has sent."""
+
+    api_key: int
+    version: int
+    requests: int
+
+
+class RequestCounts:
+    """The numbers of the API versions of one broker."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def number(self, api_key: int, version: int) -> int:
+        """The number of an API version. The caller serves the version: so there are few."""
+        return self._numbers.setdefault((api_key, version), len(self._numbers))
+
+    def count_first(self, client: Client, number: int) -> None:
+        """Count a request whose number the client's list does not have yet."""
+        if client.requests is NO_REQUESTS:
+            client.requests = []
+        client.requests += [0] * (number + 1 - len(client.requests))
+        client.requests[number] += 1
+
+    def count(self, client: Client, api_key: int, version: int) -> None:
+        """Count a request that has no route."""
+        number = self.number(api_key, version)
+        try:
+            client.requests[number] += 1
+        except IndexError:
+            self.count_first(client, number)
+
+    def of(self, client: Client) -> Iterator[RequestCount]:
+        """The counts of a client that are not 0."""
+        for (api_key, version), requests in zip(self._numbers, client.requests, strict=False):
+            if requests:
+                yield RequestCount(api_key, version, requests)
