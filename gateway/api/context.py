@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from headgate.gateway.coordinator.decision import RequestContext
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.request_counts import NO_REQUESTS
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Silent, Task
 from headgate.protocol.acls import ANONYMOUS
@@ -51,8 +52,6 @@ def _no_connection(_client: Client) -> None:
     """The client of a test has no connection to put first."""
 
 
-NO_REQUESTS: Final[list[int]] = []
-"""The counts of a client before its first request: always empty."""
 MAX_RECENT_TOPICS: Final = 32
 _NO_TOPICS: Final[dict[str, float]] = {}
 
@@ -113,7 +112,7 @@ class Client:
     skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
     """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
     requests: list[int] = field(default_factory=lambda: NO_REQUESTS, compare=False, repr=False)
-    """The counts of requests, by the numbers of `gateway.census.request_counts`."""
+    """The counts of requests, by the numbers of `gateway.runtime.request_counts`."""
     topics_written: dict[str, float] = field(default_factory=lambda: _NO_TOPICS, compare=False, repr=False)
     topics_read: dict[str, float] = field(default_factory=lambda: _NO_TOPICS, compare=False, repr=False)
     """The topics of the client's records, each with the time of its note; the census removes old notes."""

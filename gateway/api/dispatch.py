@@ -23,9 +23,9 @@ from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from headgate.gateway.api.throttling import Throttling
-from headgate.gateway.census.request_counts import RequestCounts
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.metrics import Histogram
+from headgate.gateway.runtime.request_counts import RequestCounts
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.protocol import registry
 from headgate.protocol.header import read_request_header

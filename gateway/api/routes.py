@@ -84,7 +84,7 @@ class Route:
         self.timed_at = self.untimed = 1
         """The number of the next timed request, and how many requests remain until then, that request included."""
         self.number = 0
-        """The number of this API version in the counts of clients (`gateway.census.request_counts`)."""
+        """The number of this API version in the counts of clients (`gateway.runtime.request_counts`)."""
         self.errors: dict[ErrorCode, int] = {}
         """The number of requests refused as a whole, by error."""
         self.latency = latency or Histogram()

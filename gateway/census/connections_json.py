@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple, Protocol
 
 from headgate.gateway.api.context import Client
-from headgate.gateway.census.request_counts import RequestCounts
 from headgate.gateway.http import json_body
 from headgate.gateway.http.resources import HttpAnswer
 from headgate.gateway.network.connection import Connection
+from headgate.gateway.runtime.request_counts import RequestCounts
 from headgate.protocol import registry
 
 MAX_ROWS: Final = 10_000

@@ -9,7 +9,6 @@ import pytest
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Parked
-from headgate.gateway.census.request_counts import RequestCounts
 from headgate.gateway.network.connection import (
     FREE_PARKED_BYTES,
     LARGE_BEGINNING_BYTES,
@@ -19,6 +18,7 @@ from headgate.gateway.network.connection import (
     Connection,
 )
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
+from headgate.gateway.runtime.request_counts import RequestCounts
 from headgate.gateway.runtime.stall_watch import StallWatch
 from headgate.gateway.runtime.tasks import Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime

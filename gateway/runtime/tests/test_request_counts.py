@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from headgate.gateway.api.context import NO_REQUESTS, Client
+from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handler_registration import load
-from headgate.gateway.census.request_counts import RequestCounts
+from headgate.gateway.runtime.request_counts import NO_REQUESTS, RequestCounts
 from headgate.gateway.tests.builders import HandlerBroker
 
 

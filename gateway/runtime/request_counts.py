@@ -7,9 +7,16 @@ client's list grows at its first request of a version: that request meets an Ind
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from headgate.gateway.api.context import NO_REQUESTS, Client
+NO_REQUESTS: Final[list[int]] = []
+"""The counts of a client before its first request: always empty."""
+
+
+class CountedClient(Protocol):
+    """A client with the counts of its requests."""
+
+    requests: list[int]
 
 
 class RequestCount(NamedTuple):
@@ -30,14 +37,14 @@ class RequestCounts:
         """The number of an API version. The caller serves the version: so there are few."""
         return self._numbers.setdefault((api_key, version), len(self._numbers))
 
-    def count_first(self, client: Client, number: int) -> None:
+    def count_first(self, client: CountedClient, number: int) -> None:
         """Count a request whose number the client's list does not have yet."""
         if client.requests is NO_REQUESTS:
             client.requests = []
         client.requests += [0] * (number + 1 - len(client.requests))
         client.requests[number] += 1
 
-    def count(self, client: Client, api_key: int, version: int) -> None:
+    def count(self, client: CountedClient, api_key: int, version: int) -> None:
         """Count a request that has no route."""
         number = self.number(api_key, version)
         try:
@@ -45,7 +52,7 @@ class RequestCounts:
         except IndexError:
             self.count_first(client, number)
 
-    def of(self, client: Client) -> Iterator[RequestCount]:
+    def of(self, client: CountedClient) -> Iterator[RequestCount]:
         """The counts of a client that are not 0."""
         for (api_key, version), requests in zip(self._numbers, client.requests, strict=False):
             if requests:
