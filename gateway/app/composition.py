@@ -468,6 +468,7 @@ class BrokerParts:
         self.metrics.labelled("quota.throttled", ("quota",), self.quotas.count_throttled)
         self.metrics.labelled("quota.throttle.seconds", ("quota",), self.quotas.count_throttle_seconds)
         self.metrics.gauge("quota.clients", lambda: self.quotas.bucket_count)
+        self.metrics.gauge("unclean.elections", lambda: self.metadata.unclean_elections)
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
         node_id, detail = self.config.node_id, self.config.headgate_metrics_detail
         ReplicationMetrics(self.metrics, self.partitions, self.fetchers, node_id, self._present_image)

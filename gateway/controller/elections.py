@@ -72,6 +72,11 @@ def unclean_state(state: PartitionState, online: Ids, stopping: Ids) -> Partitio
     return elected
 
 
+def is_unclean(before: PartitionState, leader: int) -> bool:
+    """Whether a new leader was not in sync: records that were acknowledged before may be lost."""
+    return leader != NO_LEADER and before.leader_epoch != NO_EPOCH and leader not in before.isr
+
+
 def _next(state: PartitionState, leader: int, isr: Iterable[int]) -> PartitionState:
     return state._replace(
         leader=leader,

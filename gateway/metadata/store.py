@@ -131,6 +131,8 @@ class MetadataStore(ABC):
         """The requests that wait for a change to settle."""
         self.failed_replicas: FailedReplicas = {}
         """As the controller knows them."""
+        self.unclean_elections = 0
+        """Leaders that were not in sync, elected by this broker as the controller, since its start."""
         self._config = config
         self._random = random
         self._prepare = prepare

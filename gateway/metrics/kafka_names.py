@@ -86,6 +86,7 @@ KAFKA_NAMES: Final = (
     Row("isr.refusals", "kafka_server_replicamanager_failedisrupdates_total", COUNTER, "Refused changes of in-sync sets."),
     Row("controller.active", "kafka_controller_kafkacontroller_activecontrollercount", GAUGE, "1 at the controller."),
     Row("partitions.offline", "kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, "Partitions without a leader, at the controller."),
+    Row("unclean.elections", "kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, "Elections of leaders that were not in sync, at the controller."),
     Row("cluster.topics", "kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics, at the controller."),
     Row("cluster.partitions", "kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions, at the controller."),
     Row("disk.offline.directories", "kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories whose disk fails."),
@@ -107,7 +108,6 @@ FRACTIONS: Final = frozenset(row.exposed for row in KAFKA_NAMES if row.name == "
 """Kafka's shares are fractions of 1; ours are percent."""
 
 UNANSWERED: Final[Mapping[str, str]] = {
-    "kafka_controller_controllerstats_uncleanleaderelections_total": "unclean elections are not counted",
     "kafka_network_requestmetrics_totaltimems": "a quantile of a histogram: histogram_quantile over headgate_request_seconds_bucket",
     "kafka_server_raftmetrics_current_leader": "there is no quorum of KRaft: headgate_controller_active names the controller",
     "kafka_server_raftmetrics_current_state": "there is no quorum of KRaft",

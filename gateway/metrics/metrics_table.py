@@ -101,6 +101,8 @@ METRICS = (
         "The most records of a partition led here that each follower lacks, by the follower's last fetch."),
     Row("leader.elections", "headgate_leader_elections_total", COUNTER,
         "How often this broker began to lead a partition in a leader epoch; summed over all brokers Kafka's LeaderElectionRateAndTimeMs."),
+    Row("unclean.elections", "headgate_unclean_elections_total", COUNTER,
+        "Leaders that were not in sync, elected by this broker as the controller: they may lack records (Kafka: UncleanLeaderElectionsPerSec)."),
     Row("isr.shrinks", "headgate_isr_shrinks_total", COUNTER, "In-sync sets of partitions led here that lost a replica (Kafka: IsrShrinksPerSec)."),
     Row("isr.expands", "headgate_isr_expands_total", COUNTER, "In-sync sets of partitions led here that got a replica (Kafka: IsrExpandsPerSec)."),
     Row("isr.refusals", "headgate_isr_refusals_total", COUNTER,

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.controller.elections import next_state, preferred_state, unclean_state
+from headgate.gateway.controller.elections import (
+    NO_EPOCH,
+    NO_LEADER,
+    is_unclean,
+    next_state,
+    preferred_state,
+    unclean_state,
+)
 from headgate.gateway.metadata.image import PartitionState
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -61,6 +68,14 @@ def test_a_state_stays_if_no_other_would_be_better(
     before: PartitionState, online: Collection[int], stopping: Collection[int]
 ) -> None:
     assert next_state(before, online, stopping, is_unclean=False) is None
+
+
+def test_a_leader_is_unclean_if_it_was_not_in_sync() -> None:
+    assert is_unclean(state(1, (1,)), 2)
+    assert is_unclean(state(-1, (1,)), 2)
+    assert not is_unclean(state(1, (1, 2)), 2)
+    assert not is_unclean(state(1, (1,)), NO_LEADER)
+    assert not is_unclean(state(-1, ())._replace(leader_epoch=NO_EPOCH), 2)  # the first leader of a new partition
 
 
 def test_an_unclean_election_takes_any_online_replica() -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from headgate.gateway.controller.cluster_view import ClusterView, FailedReplica, LiveBroker
 from headgate.gateway.controller.controller import ControllerMachine, ControllerSettings
+from headgate.gateway.controller.elections import is_unclean
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.metadata.reading import StoreParts
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -292,7 +293,10 @@ class LeaderElections:
         """
         is_own = self._changes.pop(change, None) is not None
         if error is None:
-            self._log_moves(change.records)
+            known = list(self._with_state_before(change.records))
+            _log_moves(known)
+            if is_own:
+                self._note_unclean(known)
             self.replay(change.records)
         elif is_own and self.machine is not None:
             self.machine.write_failed(change.records)
@@ -302,21 +306,26 @@ class LeaderElections:
                     self._give_up(self.machine, change.records[0], error)
         return is_own
 
-    def _log_moves(self, records: Iterable[MetadataRecord]) -> None:
-        """Log the reassignments that begin or end with records which the view does not have yet."""
-        machine, begun, ended = self.machine, list[str](), list[str]()
+    def _with_state_before(self, records: Iterable[MetadataRecord]) -> Iterator[_StateChange]:
+        """The partitions of records, with their states in the view, which does not have the records yet."""
+        machine = self.machine
         names = {} if machine is None else machine.view.image.topic_names
         for record in records:
             if machine is not None and isinstance(record, PartitionRecord) and record.topic_id in names:
                 key = TopicPartition(names[record.topic_id], record.partition_id)
                 before = machine.view.state(key)
-                adding, removing = tuple(record.adding_replicas), tuple(record.removing_replicas)
-                if before is not None and (before.adding_replicas, before.removing_replicas) != (adding, removing):
-                    target = [broker for broker in record.replicas if broker not in removing]
-                    (begun if adding or removing else ended).append(f"{key} to {target}")
-        for line, moves in ("%d reassignments begin: %s", begun), ("%d reassignments have ended: %s", ended):
-            if moves:
-                logger.info(line, len(moves), _shown(moves))
+                if before is not None:
+                    yield _StateChange(key, before, record)
+
+    def _note_unclean(self, changes: Iterable[_StateChange]) -> None:
+        """Count and log the new leaders that were not in sync."""
+        found = [change for change in changes if is_unclean(change.before, change.record.leader)]
+        if found:
+            self._store.unclean_elections += len(found)
+            logger.warning(
+                "%d partitions have leaders that were not in sync, and may have lost records: %s",
+                len(found), _shown([f"{change.partition} by broker {change.record.leader}" for change in found]),
+            )  # fmt: skip
 
     def _give_up(self, machine: ControllerMachine, record: MetadataRecord, error: KafkaError) -> None:
         """Leave a partition without a leader until its node changes: its next state cannot be written.
@@ -330,6 +339,27 @@ class LeaderElections:
                 return
             self._given_up[key] = image.topics[key.topic].partitions[key.number].partition_epoch
             logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", *key, error.message)
+
+
+class _StateChange(NamedTuple):
+    """A written state of a partition, and the one before."""
+
+    partition: TopicPartition
+    before: PartitionState
+    record: PartitionRecord
+
+
+def _log_moves(changes: Iterable[_StateChange]) -> None:
+    """Log the reassignments that begin or end."""
+    begun, ended = list[str](), list[str]()
+    for key, before, record in changes:
+        adding, removing = tuple(record.adding_replicas), tuple(record.removing_replicas)
+        if (before.adding_replicas, before.removing_replicas) != (adding, removing):
+            target = [broker for broker in record.replicas if broker not in removing]
+            (begun if adding or removing else ended).append(f"{key} to {target}")
+    for line, moves in ("%d reassignments begin: %s", begun), ("%d reassignments have ended: %s", ended):
+        if moves:
+            logger.info(line, len(moves), _shown(moves))
 
 
 def _shown(names: Sequence[str]) -> str:

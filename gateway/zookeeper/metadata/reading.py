@@ -195,6 +195,9 @@ def _joined(parts: list[NodesByPath]) -> NodesByPath:
 class ImageStore(Protocol):
     """The image and its changes, as the parts of the store see them."""
 
+    unclean_elections: int
+    """Leaders that were not in sync, elected by this broker as the controller, since its start."""
+
     @property
     def written_image(self) -> Image:
         """The image of everything that is known to be in ZooKeeper."""

@@ -83,8 +83,10 @@ def test_an_unclean_election_begins_when_the_topic_allows_it(cluster: ClusterWor
     cluster.lose(1)
     cluster.settle()
     assert cluster.image.topics["t"].partitions[0].leader == -1
+    assert cluster.metadata.unclean_elections == 0
     cluster.change(lambda: cluster.metadata.change_topic_configs("t", {"unclean.leader.election.enable": "true"}))
     assert cluster.brokers[2].leaders[T0] == (0, 2)
+    assert cluster.metadata.unclean_elections == 1
     cluster.check()
 
 
