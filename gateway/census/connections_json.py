@@ -15,6 +15,8 @@ from headgate.gateway.http.resources import HttpAnswer
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.request_counts import RequestCounts
 from headgate.protocol import registry
+from headgate.protocol.census.kafka_versions import newest
+from headgate.protocol.census.verdicts import judge, verdict_fields
 
 MAX_ROWS: Final = 10_000
 """A row takes a tenth of a millisecond of the loop; connections beyond these are counted in `omitted`."""
@@ -83,6 +85,7 @@ def connection_fields(connection: Connection, counts: RequestCounts, now: Now) -
         "throttles": client.throttles,
         "throttled_ms": client.throttled_ms,
         "last_error": _error_fields(client, now),
+        "kafka": verdict_fields(judge(((count.api_key, count.version) for count in counts.of(client)), newest())),
     }
 
 

@@ -149,6 +149,15 @@ def test_a_paused_connection_says_so(broker: OpenConnections) -> None:
     assert (row["is_throttled"], row["throttles"], row["throttled_ms"]) == (False, 1, 500)
 
 
+def test_a_connection_has_a_verdict(broker: OpenConnections) -> None:
+    old, new = broker.connect(), broker.connect()
+    broker.ask(old, fetched("a"), 2)
+    broker.ask(new, fetched("a"), 11)
+    verdicts = [row["kafka"] for row in broker.rows()]
+    assert [verdict["breaks"] for verdict in verdicts] == [True, False]
+    assert verdicts[0]["refused"] == [{"api": "Fetch", "version": 2, "since": "4.0", "is_too_new": False}]
+
+
 def test_an_answer_is_bounded(broker: OpenConnections, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(25):
         broker.connect()
