@@ -44,7 +44,7 @@ class OldFormat(NamedTuple):
     version: int
 
 
-class Verdict(NamedTuple):
+class KafkaVerdict(NamedTuple):
     """What a client would meet on a release."""
 
     release: str
@@ -59,13 +59,13 @@ class Verdict(NamedTuple):
         return bool(self.refused)
 
 
-def judge(used: Iterable[tuple[int, int]], release: str) -> Verdict:
+def judge(used: Iterable[tuple[int, int]], release: str) -> KafkaVerdict:
     """The verdict on a client that uses these API keys and versions; `release` is of `kafka_versions.RELEASES`."""
     return _judge(tuple(sorted(set(used))), release)
 
 
 @functools.lru_cache(1024)
-def _judge(used: Sequence[tuple[int, int]], release: str) -> Verdict:
+def _judge(used: Sequence[tuple[int, int]], release: str) -> KafkaVerdict:
     served = kafka_versions.release(release)
     asks_versions = any(api_key == ApiVersionsRequest.api_key for api_key, _ in used)
     refused: list[RefusedVersion] = []
@@ -80,7 +80,7 @@ def _judge(used: Sequence[tuple[int, int]], release: str) -> Verdict:
             refused.append(RefusedVersion(api_key, version, _refused_since(api_key, version, release)))
         elif version > versions.last and not asks_versions:
             refused.append(RefusedVersion(api_key, version, _served_since(api_key, version), is_too_new=True))
-    return Verdict(release, refused, list(lacking), list(_old_formats(used)))
+    return KafkaVerdict(release, refused, list(lacking), list(_old_formats(used)))
 
 
 def old_format(api_key: int, version: int) -> OldFormat | None:
@@ -96,7 +96,7 @@ def _old_formats(used: Iterable[tuple[int, int]]) -> Iterable[OldFormat]:
     return filter(None, (old_format(api_key, version) for api_key, version in used))
 
 
-def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+def verdict_fields(verdict: KafkaVerdict) -> dict[str, Any]:
     """A verdict as JSON."""
     return {
         "release": verdict.release,
