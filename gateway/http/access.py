@@ -3,8 +3,8 @@
 A client's certificate names the user, or HTTP's Basic authentication (RFC 7617) with the password of a user: of the
 JAAS line `listener.name.http.plain.sasl.jaas.config`, or else of SCRAM.
 
-On the loopback interface every program of this machine may ask, a page in a browser may not. Such a page reaches the
-listener by a name that its owner resolves to 127.0.0.1. So `Host` has to be an address, or `localhost`.
+On the loopback interface every program of this machine may ask, a page in a browser may not
+(`protocol/security/host_header.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.api.context import Client
@@ -31,7 +30,6 @@ JAAS_CONFIG: Final = "plain.sasl.jaas.config"
 AUTHORIZATION: Final = b"authorization"
 HOST: Final = b"host"
 _BASIC: Final = b"basic"
-_LOCAL_NAME: Final = "localhost"
 
 Identity = str | Callable[[], str | None] | None
 """The principal, None without one, or the computation of it, which a thread has to run."""
@@ -80,19 +78,6 @@ def read_password(authorization: bytes) -> tuple[str, str] | None:
     except (binascii.Error, UnicodeDecodeError):
         return None
     return (user, password) if colon and user and password else None
-
-
-def is_of_this_machine(host: bytes | None) -> bool:
-    """Whether the header `Host` gives an address or `localhost`; a page of another site has another name."""
-    if host is None:  # a program: browsers send it
-        return True
-    text = host.decode("ascii", "replace").strip().lower()
-    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
-    try:
-        ip_address(name)
-    except ValueError:
-        return name == _LOCAL_NAME or name.endswith(f".{_LOCAL_NAME}")
-    return True
 
 
 def configured_users(config: BrokerConfig) -> PasswordStore | None:

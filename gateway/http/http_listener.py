@@ -111,10 +111,11 @@ class HttpListener:
 
     async def _serve_openly(self, stream: trio.abc.Stream) -> None:
         from headgate.gateway.http import access, exchange
+        from headgate.protocol.security.host_header import is_of_this_machine
 
         with_peer = exchange.HttpExchange()
         request = await _receive(stream, with_peer)
-        if isinstance(request, exchange.Request) and not access.is_of_this_machine(request.header(access.HOST)):
+        if isinstance(request, exchange.Request) and not is_of_this_machine(request.header(access.HOST)):
             request = exchange.FOREIGN_HOST
         await self._answer(stream, with_peer, request)
         await stream.aclose()

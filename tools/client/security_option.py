@@ -37,8 +37,17 @@ def client_security(path: str) -> ClientSecurity:
 
 def read_security(path: str) -> ClientSecurity:
     """The security of a file of client properties. Raises InvalidClientSecurity with the path, whatever is wrong."""
+    properties = read_properties(path)
     try:
-        return ClientSecurity.of_properties({entry.name: entry.value for entry in parse(_read_text(path))})
+        return ClientSecurity.of_properties(properties)
+    except InvalidClientSecurity as error:
+        raise InvalidClientSecurity(f"{path}: {error}") from None
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The properties of a file. Raises InvalidClientSecurity with the path."""
+    try:
+        return {entry.name: entry.value for entry in parse(_read_text(path))}
     except (InvalidClientSecurity, MalformedProperties) as error:
         raise InvalidClientSecurity(f"{path}: {error}") from None
 

@@ -22,6 +22,7 @@ NAME: Final = "headgate"
 # Spark looks for data sources in modules of this name (pyspark_*) alone
 NAMES: Final = (NAME, "pyspark_headgate")
 FOLDERS: Final = ("gateway", "protocol", "storage", "tools", "spark")
+PAGE: Final = "tools/console/page"
 # Parts of a path that are of use in the repository alone
 NOT_INSTALLED: Final = ("/tests/", "/conftest.py", "/bench/", "/development/")
 
@@ -76,10 +77,12 @@ def wrong_files(names: Collection[str], modules: Iterable[str]) -> Iterator[str]
 
 
 def installed_modules(root: Path) -> list[str]:
-    """The names in a wheel of all modules that a tree installs."""
+    """The names in a wheel of all modules that a tree installs, and of the files of the console's page."""
     found = [f"{NAME}/{path.name}" for path in (root / "src" / NAME).glob("*.py")]
     for folder in FOLDERS:
         found += [f"{NAME}/{path.relative_to(root).as_posix()}" for path in (root / folder).rglob("*.py")]
+    pages = (path for path in (root / PAGE).rglob("*") if path.is_file())
+    found += [f"{NAME}/{path.relative_to(root).as_posix()}" for path in pages]
     return sorted(name for name in found if not any(part in name for part in NOT_INSTALLED))
 
 

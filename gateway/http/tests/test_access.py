@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.config import BrokerConfig, ConfigError
-from headgate.gateway.http.access import configured_users, is_of_this_machine, make_access, read_password
+from headgate.gateway.http.access import configured_users, make_access, read_password
 from headgate.gateway.network.tls.tests.fake_listener import listener_tls
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.security.sasl.scram_credentials import ScramCredentials
@@ -37,29 +37,6 @@ def basic(text: str) -> bytes:
 )
 def test_a_request_has_a_user_and_a_password(text: bytes, given: tuple[str, str] | None) -> None:
     assert read_password(text) == given
-
-
-@pytest.mark.parametrize(
-    "host, is_local",
-    [
-        (None, True),
-        (b"127.0.0.1:9644", True),
-        (b"127.0.0.1", True),
-        (b"[::1]:9644", True),
-        (b"localhost", True),
-        (b"LocalHost:9644", True),
-        (b"broker.localhost:1", True),
-        (b"evil.example", False),
-        (b"evil.example:9644", False),
-        (b"127.0.0.1.evil.example", False),
-        (b"evillocalhost", False),
-        (b"", False),
-        (b"[evil]", False),
-        (b"\xff", False),
-    ],
-)
-def test_a_page_of_another_site_has_another_name(host: bytes | None, is_local: bool) -> None:
-    assert is_of_this_machine(host) == is_local
 
 
 def test_users_are_those_of_the_jaas_line_or_of_scram() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from headgate.gateway.http.access import is_of_this_machine, read_password
+from headgate.gateway.http.access import read_password
 from headgate.gateway.http.exchange import HttpExchange, Refusal, Request
 from headgate.gateway.network.admission.proxy_header import SIGNATURE, MalformedProxyHeader, ProxyHeaderReader
 from headgate.gateway.network.tests.test_connection import feed
@@ -25,6 +25,7 @@ from headgate.gateway.security.sasl.tests.exchanges import NOW_S
 from headgate.gateway.security.sasl.tests.sasl_scenario import SASL, SHORT, bearer
 from headgate.gateway.security.sasl.tests.test_bearer_tokens import Keys, jwk, signed, unsigned
 from headgate.gateway.security.tls import distinguished_name
+from headgate.protocol.security.host_header import is_of_this_machine
 from headgate.protocol.security.tls.tests.certificates import Authority
 
 LISTENERS: Final = (SASL, SHORT)

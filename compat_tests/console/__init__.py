@@ -1,0 +1,1 @@
+"""The console in Chromium: pages and flows as a person sees them; screenshots in build/console/."""

@@ -1,0 +1,37 @@
+"""Fixtures: one Chromium and one console of the shared broker for all tests of pages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from compat_tests.console.browser import console, opened_page
+from compat_tests.harness.broker import Broker
+from compat_tests.harness.toolchain import missing
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    path = shutil.which("chromium") or missing("chromium is not on the path: apt-get install chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def console_address(broker: Broker) -> Iterator[str]:
+    """The console of the shared broker."""
+    with console(broker.bootstrap) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new visitor's page of 1280 pixels; an error in it fails the test."""
+    with opened_page(browser) as page:
+        yield page

@@ -1,0 +1,105 @@
+"""`headgate console`: serve the console's page, for a cluster of Headgate or of any Kafka since 0.11.
+
+Exit codes: 0 stopped by SIGTERM or SIGINT, 1 it cannot listen, 2 called wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headgate.protocol.security.client_security import InvalidClientSecurity
+from headgate.tools.client.security_option import read_properties
+from headgate.tools.console import listening
+from headgate.tools.console.cluster_access import ClusterAccess
+from headgate.tools.console.listening import BadAddress
+from headgate.tools.output import printable
+
+if TYPE_CHECKING:
+    import socket
+
+FAILED, MISUSED = 1, 2
+EXTRA: Final = "headgate[console]"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `headgate console <arguments>`; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        from headgate.tools.console import server
+    except ImportError as error:
+        return _fail(f"{error.name} is not installed; pip install '{EXTRA}'", FAILED)
+    try:
+        properties = {} if options.command_config is None else read_properties(options.command_config)
+        access = ClusterAccess(options.bootstrap_server, properties, is_loopback=True)
+    except InvalidClientSecurity as error:
+        return _fail(str(error), MISUSED)
+    try:
+        sockets, names = _sockets(options)
+    except BadAddress as error:
+        return _fail(str(error), FAILED)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if options.exit_with_parent:
+        _exit_with_parent()
+    server.run(access, server.ListeningSockets(sockets), lambda: print(f"headgate console ready {names}", flush=True))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="headgate console", description="Serve a page about a cluster of Kafka.")
+    parser.add_argument(
+        "--bootstrap-server", default="127.0.0.1:9092", metavar="host:port", help="default: 127.0.0.1:9092"
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="file",
+        help="Kafka's client properties with TLS and login of the connection; SASL without sasl.jaas.config: the page"
+        " asks each visitor for a login",
+    )
+    parser.add_argument(
+        "--listen",
+        type=_address,
+        default=listening.parse(listening.DEFAULT_ADDRESS),
+        metavar="address",
+        help=f"where to serve the page; default: {listening.DEFAULT_ADDRESS}",
+    )
+    parser.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)  # a socket that `headgate serve` holds
+    parser.add_argument("--exit-with-parent", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _address(text: str) -> listening.ConsoleAddress:
+    try:
+        return listening.parse(text)
+    except BadAddress as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _sockets(options: argparse.Namespace) -> tuple[list[socket.socket], str]:
+    """The listening sockets, and their names. Raises BadAddress."""
+    if options.descriptor is not None:
+        listener = listening.inherited(options.descriptor)
+    else:
+        listener = listening.listen(options.listen)
+    return [listener], str(options.listen._replace(port=listener.getsockname()[1]))
+
+
+def _exit_with_parent() -> None:
+    """End this process when the parent closes its standard input, or dies."""
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"headgate console: {printable(sentence)}", file=sys.stderr)
+    return code

@@ -1,0 +1,56 @@
+"""The table of resources: `GET /api/NAME?parameter=value` is answered by the function behind the name.
+
+To add one: write `resources/MODULE.py` with a function of `(Cluster, Parameters)`, and a line in RESOURCES. The module
+is imported by the first request. The function runs in a thread, and blocks as any tool does. The kinds:
+
+- ANSWER: the function returns a dict (JSON).
+- EVENTS: the function is a generator; each dict that it yields is one event of a server-sent stream. It should yield at
+  least once a second, if only its progress: between two events the stream ends when the visitor leaves. A generator's
+  `finally` runs then. The page reads it with `useStream` of `components/resource.js`.
+- DOWNLOAD: the function returns a `Download`, whose parts are made while they are sent.
+
+`ClientError` and `BadParameter` are sentences for the visitor; another exception is a fault, and is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+_ROOM: Final = "headgate.tools.console.resources"
+
+
+class AnswerKind(Enum):
+    """The shape of a resource's answer."""
+
+    ANSWER = "answer"
+    EVENTS = "events"
+    DOWNLOAD = "download"
+
+
+class Download(NamedTuple):
+    """A file for the visitor: its name, its media type, and its parts."""
+
+    file_name: str
+    media_type: str
+    parts: Iterator[bytes]
+
+
+class ConsoleResource(NamedTuple):
+    """`target` is 'module:function', below `resources/`."""
+
+    target: str
+    kind: AnswerKind = AnswerKind.ANSWER
+
+    def load(self) -> Callable[..., Any]:
+        """The function; the first call imports its module."""
+        module, _, function = self.target.partition(":")
+        found: Callable[..., Any] = getattr(import_module(f"{_ROOM}.{module}"), function)
+        return found
+
+
+RESOURCES: Final[dict[str, ConsoleResource]] = {
+    "brokers": ConsoleResource("brokers:brokers"),
+}

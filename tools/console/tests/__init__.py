@@ -1,0 +1,1 @@
+"""Tests of the console: most over ASGI, without a socket."""

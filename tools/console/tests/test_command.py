@@ -1,0 +1,72 @@
+"""`headgate console` as a process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate.tools.console import command
+
+pytestmark = [pytest.mark.sockets, pytest.mark.slow]
+MODULE = [sys.executable, "-m", "headgate", "console"]
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [*MODULE, "--listen", "http://127.0.0.1:0", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("headgate console ready http://127.0.0.1:"), line
+    return line.rpartition("//")[2].strip()
+
+
+def session(address: str) -> object:
+    connection = http.client.HTTPConnection(address, timeout=20)
+    connection.request("GET", "/api/session")
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer["bootstrap"]
+
+
+def test_the_page_is_served_until_sigterm() -> None:
+    with started("--bootstrap-server", "127.0.0.1:1") as process:
+        assert session(address_of(process)) == "127.0.0.1:1"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_it_ends_with_its_parent() -> None:
+    with started("--exit-with-parent") as process:
+        address_of(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_wrong_properties_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=WRONG\n")
+    assert command.main(["--listen", "http://127.0.0.1:0", "--command-config", str(file)]) == command.MISUSED
+    assert "security.protocol=WRONG does not exist" in capsys.readouterr().err
+
+
+def test_an_address_for_all_needs_tls(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--listen", "http://0.0.0.0:9080"])
+    assert "needs TLS" in capsys.readouterr().err

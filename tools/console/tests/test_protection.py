@@ -1,0 +1,114 @@
+"""What a page of another site gets, and what every answer forbids."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+import trio
+
+from headgate.tools.console import protection
+from headgate.tools.console.app import PAGE, make_app
+from headgate.tools.console.cluster_access import ClusterAccess
+from headgate.tools.console.protection import FOREIGN_HOST, FOREIGN_SITE, TOO_LARGE, RefusedRequest, refusal_of
+from headgate.tools.console.tests.asgi import Peer
+
+OURS = {b"host": b"127.0.0.1:9080"}
+API = "/api/brokers"
+
+
+@pytest.fixture
+def peer() -> Peer:
+    app, _ = make_app(ClusterAccess("127.0.0.1:9092", {}, is_loopback=True))
+    return Peer(app)
+
+
+@pytest.mark.parametrize(
+    "method, path, headers, refusal",
+    [
+        ("GET", "/", OURS, None),
+        ("GET", API, OURS, None),
+        ("GET", "/", {b"host": b"evil.example:9080"}, FOREIGN_HOST),
+        ("GET", API, {b"host": b"evil.example"}, FOREIGN_HOST),
+        ("GET", "/", OURS | {b"sec-fetch-site": b"cross-site"}, None),
+        ("GET", API, OURS | {b"sec-fetch-site": b"cross-site"}, FOREIGN_SITE),
+        ("GET", API, OURS | {b"sec-fetch-site": b"same-site"}, FOREIGN_SITE),
+        ("GET", API, OURS | {b"sec-fetch-site": b"same-origin"}, None),
+        ("GET", API, OURS | {b"origin": b"http://127.0.0.1:8000"}, FOREIGN_SITE),
+        ("POST", API, OURS | {b"origin": b"http://127.0.0.1:9080"}, None),
+        ("POST", "/", OURS | {b"origin": b"null"}, FOREIGN_SITE),
+        ("POST", API, OURS | {b"content-length": b"65537"}, TOO_LARGE),
+        ("POST", API, OURS | {b"content-length": b"x"}, TOO_LARGE),
+    ],
+)
+def test_the_head_of_a_request_decides(
+    method: str, path: str, headers: dict[bytes, bytes], refusal: RefusedRequest | None
+) -> None:
+    assert refusal_of(method, path, headers, is_secure=False) == refusal
+
+
+def test_over_tls_the_certificate_names_the_host() -> None:
+    assert refusal_of("GET", API, {b"host": b"console.example"}, is_secure=True) is None
+
+
+def test_a_foreign_host_gets_421(peer: Peer) -> None:
+    async def run() -> None:
+        answer = await peer.ask("/", headers={"host": "evil.example"})
+        assert (answer.status, answer.json) == (421, {"error": FOREIGN_HOST.sentence})
+        assert "set-cookie" not in answer.headers
+
+    trio.run(run)
+
+
+@pytest.mark.parametrize("path", ["/api/logout", "/api/login", "/api/brokers", "/index.html"])
+def test_a_change_needs_cookie_and_token(peer: Peer, path: str) -> None:
+    async def run() -> None:
+        assert (await peer.post(path)).status == 403
+        await peer.begin()
+        assert (await peer.post(path, x_headgate_csrf="")).status == 403
+        assert (await peer.post(path, x_headgate_csrf="wrong")).status == 403
+        assert (await peer.post(path, cookie="headgate_console_9080=other")).status == 403
+        assert (await peer.post(path)).status != 403
+
+    trio.run(run)
+
+
+def test_a_large_body_is_refused_whatever_its_head_says(peer: Peer) -> None:
+    async def run() -> None:
+        await peer.begin()
+        answer = await peer.post("/api/logout", "x" * protection.BODY_BYTES)
+        assert answer.status == 413
+
+    trio.run(run)
+
+
+def test_every_answer_has_the_policy(peer: Peer) -> None:
+    async def run() -> None:
+        for path in ("/", "/app.js", "/nowhere", "/api/session", "/api/nowhere"):
+            headers = (await peer.ask(path)).headers
+            assert "script-src 'self' 'sha256-" in headers["content-security-policy"]
+            assert "unsafe" not in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cache-control"] == ("no-store" if path.startswith("/api/") else "no-cache")
+
+    trio.run(run)
+
+
+def test_the_import_map_is_the_only_inline_script() -> None:
+    page = (PAGE / "index.html").read_bytes()
+    inline = page.partition(b'<script type="importmap">')[2].partition(b"</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(inline).digest()).decode()
+    assert f"script-src 'self' 'sha256-{digest}';" in protection.content_policy(page)
+    assert page.count(b"<script") == 2
+
+
+def test_cookies_are_strict_and_of_one_port() -> None:
+    plain, secure = (protection.cookie_name(9080, is_secure=is_secure) for is_secure in (False, True))
+    assert (plain, secure) == ("headgate_console_9080", "__Host-headgate_console_9080")
+    header = protection.cookie_header(secure, "abc", is_secure=True)
+    assert header == f"{secure}=abc; Path=/; HttpOnly; SameSite=Strict; Secure"
+    assert protection.cookie_header(plain, "", is_secure=False).endswith("; Max-Age=0")
+    assert protection.session_id_of({b"cookie": b"a=1; headgate_console_9080=xyz"}, plain) == "xyz"
+    assert protection.session_id_of({}, plain) is None
