@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import mimetypes
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from headgate import __version__
 from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console import protection
@@ -78,7 +78,7 @@ class _Sessions:
                 "user": None if visitor.login is None else visitor.login.user,
                 "mechanisms": access.mechanisms,
                 "bootstrap": access.bootstrap,
-                "version": __version__,
+                "version": version("headgate"),
             }
         )
 
