@@ -19,6 +19,7 @@ from headgate.tools.output import printable, seconds
 
 FAILED, MISUSED = 1, 2
 DEFAULT_LISTENER = "127.0.0.1:9644"
+METRICS: Final = "/metrics"
 MAX_BYTES = 64 << 20
 """A larger answer is none of a broker."""
 _REFUSALS: Final = {
@@ -28,7 +29,7 @@ _REFUSALS: Final = {
 
 
 class ReadError(Exception):
-    """The metrics could not be read; the text says why, and what to do."""
+    """The listener could not be read; the text says why, and what to do."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,12 +72,12 @@ def _address(listener: str) -> str:
     return listener.partition("://")[2].partition("/")[0] if "://" in listener else listener
 
 
-def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> str:
-    """The metrics that are served there. Raises ReadError."""
+def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAINTEXT, *, path: str = METRICS) -> str:
+    """The metrics that are served there, or the text at another path of the listener. Raises ReadError."""
     address = f"{host}:{port}"
     connection = _connection(host, port, timeout_s, security)
     try:
-        connection.request("GET", "/metrics", headers=_headers(security))
+        connection.request("GET", path, headers=_headers(security))
         response = connection.getresponse()
         body = response.read(MAX_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:

@@ -264,11 +264,19 @@ class Cluster:
         self._clients = {node: other for node, other in self._clients.items() if other is not client}
 
 
+class FailedAnswer(ClientError):
+    """A question without an answer; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
 def sole_answer(answers: AnswersAndFailures[K, V]) -> V:
-    """The answer to a question with one key. Raises ClientError with the failure's text."""
+    """The answer to a question with one key. Raises FailedAnswer."""
     found, failed = answers
     for failure in failed.values():
-        raise ClientError(failure.text)
+        raise FailedAnswer(failure)
     [answer] = found.values()
     return answer
 

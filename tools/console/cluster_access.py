@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
 from headgate.protocol.security.sasl.jaas import MODULES_OF_MECHANISMS
 from headgate.tools.client.client import ClientError
-from headgate.tools.client.cluster import Cluster
+from headgate.tools.console.broker_http import BrokerHttp, ConsoleCluster
 
 PROTOCOL, MECHANISM, JAAS_CONFIG = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
@@ -33,9 +33,12 @@ class VisitorLogin(NamedTuple):
 class ClusterAccess:
     """Makes the connections of visitors."""
 
-    def __init__(self, bootstrap: str, properties: Mapping[str, str], *, is_loopback: bool) -> None:
-        """Raises InvalidClientSecurity."""
+    def __init__(
+        self, bootstrap: str, properties: Mapping[str, str], *, is_loopback: bool, http: BrokerHttp | None = None
+    ) -> None:
+        """`http`: the HTTP listeners of the brokers. Raises InvalidClientSecurity."""
         self.bootstrap = bootstrap
+        self.http = http or BrokerHttp()
         self._properties = dict(properties)
         protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
         asks_visitors = protocol.startswith("SASL_") and JAAS_CONFIG not in properties
@@ -69,9 +72,9 @@ class ClusterAccess:
             cluster.refresh([])
         return VisitorLogin(user or "bearer of a token", security)
 
-    def cluster(self, security: ClientSecurity) -> Cluster:
+    def cluster(self, security: ClientSecurity) -> ConsoleCluster:
         """A cluster without connections yet."""
-        return Cluster(self.bootstrap, timeout_s=_TIMEOUT_S, security=security)
+        return ConsoleCluster(self.bootstrap, _TIMEOUT_S, security, self.http)
 
 
 def sasl_protocol(properties: Mapping[str, str]) -> str:

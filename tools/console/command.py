@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.protocol.security.client_security import InvalidClientSecurity
 from headgate.tools.client.security_option import read_properties
 from headgate.tools.console import listening
+from headgate.tools.console.broker_http import BadHttpAddress, BrokerHttp, parse_http_addresses
 from headgate.tools.console.cluster_access import ClusterAccess
 from headgate.tools.console.listening import BadAddress
 from headgate.tools.output import printable
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         return _fail(f"{error.name} is not installed; pip install '{EXTRA}'", FAILED)
     try:
         properties = {} if options.command_config is None else read_properties(options.command_config)
-        access = ClusterAccess(options.bootstrap_server, properties, is_loopback=True)
+        access = ClusterAccess(options.bootstrap_server, properties, is_loopback=True, http=BrokerHttp(options.http))
     except InvalidClientSecurity as error:
         return _fail(str(error), MISUSED)
     try:
@@ -68,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="address",
         help=f"where to serve the page; default: {listening.DEFAULT_ADDRESS}",
     )
+    parser.add_argument(
+        "--http",
+        type=_http_addresses,
+        default=(),
+        metavar="address,...",
+        help="the HTTP listeners of Headgate's brokers, as in http://127.0.0.1:9644: for live plots, progress, clients",
+    )
     parser.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)  # a socket that `headgate serve` holds
     parser.add_argument("--exit-with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -77,6 +85,13 @@ def _address(text: str) -> listening.ConsoleAddress:
     try:
         return listening.parse(text)
     except BadAddress as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _http_addresses(text: str) -> tuple[str, ...]:
+    try:
+        return parse_http_addresses(text)
+    except BadHttpAddress as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
