@@ -1,4 +1,4 @@
-"""The HTTP listeners of Headgate's brokers, for what the wire does not tell: connections, metrics, progress.
+"""The HTTP listeners of Headgate's brokers, for what Kafka's protocol lacks: connections, metrics, progress.
 
 The console reads them on the loopback interface, without a login. So a visitor sees what comes from there only if the
 visitor's principal may Describe the cluster, as the listener itself asks of its users beyond loopback.
