@@ -1,4 +1,4 @@
-# `make help` lists the targets. Everything is installed below this directory: .venv, build; kcat, a KDC, Prometheus and Chromium are system packages.
+# `make help` lists the targets. Everything is installed below this directory: .venv, build; kcat, a KDC, Prometheus, systemd, mmdebstrap and Chromium are system packages.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -61,7 +61,7 @@ table: ## load the topic orders into Parquet in build/tables/orders, check it, a
 
 .PHONY: test
 test: ## install what every test needs, then run them all; ARGS="-k produce" is passed on to pytest
-	$(install) test spark connect jars kcat kerberos prometheus chromium go node old
+	$(install) test spark connect jars kcat kerberos prometheus systemd chromium go node old
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(UNITS) $(ARGS) $(MAY_BE_EMPTY)
 	$(compat_tests)
 
@@ -72,19 +72,19 @@ unit: ## the tests without sockets, two minutes on two cores
 
 .PHONY: compat
 compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one family
-	$(install) test spark connect jars kcat kerberos prometheus chromium go node old
+	$(install) test spark connect jars kcat kerberos prometheus systemd chromium go node old
 	$(compat_tests)
 
 RECORDED := $(addprefix compat_tests/,matrix/test_matrix.py matrix/test_transactions.py tools/test_kafka_tools.py)
 .PHONY: protocol
 protocol: ## run the named clients, note what they use, and make docs/protocol.md; ARGS="-k java" for some of them
-	$(install) test spark connect jars kcat kerberos prometheus chromium go node old
+	$(install) test spark connect jars kcat kerberos prometheus systemd chromium go node old
 	HEADGATE_RECORD=1 $(BIN)/pytest $(RECORDED) $(ARGS)
 	$(BIN)/python -m compat_tests.matrix.protocol
 
 .PHONY: soak
 soak: ## the long runs: every test that is slow, and the property tests with many more examples; ARGS="-k across_kills" for a part
-	$(install) test spark connect sparks jars kcat kerberos prometheus chromium go node old
+	$(install) test spark connect sparks jars kcat kerberos prometheus systemd chromium go node old
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) $(ARGS) $(MAY_BE_EMPTY)
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak compat_tests $(ARGS) $(MAY_BE_EMPTY)
 
@@ -138,7 +138,7 @@ jars: ## the jars of the compat tests and the bench, from Maven Central into bui
 
 .PHONY: install
 install: ## everything that the other targets would install
-	$(install) test spark connect jars kcat kerberos prometheus chromium go node old
+	$(install) test spark connect jars kcat kerberos prometheus systemd chromium go node old
 
 .PHONY: lock
 lock: ## make requirements/*.txt again from pyproject.toml; ARGS=--upgrade takes the newest versions

@@ -6,16 +6,22 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import AsyncIterator, Callable, Sequence, Sized
+from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.app.serving_state import ServingState
+from headgate.gateway.app.state_line import describe_state
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.network.addresses import Addresses
+from headgate.gateway.network.addresses import Addresses, listen
 from headgate.storage.errors import StorageError
+
+if TYPE_CHECKING:  # a broker without a service manager imports none of it
+    from headgate.gateway.service.service_manager import ServiceManager
 
 logger = logging.getLogger("headgate.broker")
 
@@ -29,40 +35,80 @@ FREEZE_PARTITIONS = 100
 MAX_BACKLOG = 0xFFFF  # some systems take no more than 16 bits of it
 
 
-def serve(config: BrokerConfig, started: Callable[[], None], addresses: Addresses) -> None:
-    """Run a broker until SIGTERM or SIGINT. Raises the error that prevents a start, before `started` is called."""
-    trio.run(_serve, config, started, addresses)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-async def _serve(config: BrokerConfig, started: Callable[[], None], addresses: Addresses) -> None:
+def serve(
+    config: BrokerConfig, started: Callable[[], None], addresses: Addresses, service: ServiceManager | None = None
+) -> None:
+    """Run a broker until SIGTERM or SIGINT; a second one ends the process at once.
+
+    `service`: the service manager that has started the process. Raises the error that prevents a start, before
+    `started` is called.
+    """
+    trio.run(_serve, config, started, addresses, service)
+
+
+async def _serve(
+    config: BrokerConfig, started: Callable[[], None], addresses: Addresses, service: ServiceManager | None
+) -> None:
     gc.disable()  # most objects of a start stay: repeated scans of them take a tenth of the start
     broker = Broker(config, addresses=addresses)
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *_reload_signals(broker.parts)) as signals:
+    with trio.open_signal_receiver(*STOP_SIGNALS, *_reload_signals(broker.parts, service)) as signals:
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(_obey, signals, broker, service, nursery.cancel_scope)
+            if service is not None:
+                service.follow(broker.services.scheduler, partial(describe_state, broker.parts, broker.state))
             await nursery.start(broker.run)
             started()
             print(ready_line(config, broker.endpoints, broker.state.http_endpoints), flush=True)  # noqa: T201  the only output on stdout
+            if service is not None:
+                service.ready()
             gc.collect()
             gc.freeze()  # the objects so far stay: the collector need not scan them again
             broker.parts.log_loader.when_done(gc.freeze)
             broker.services.metadata.on_change(freezing(broker.services.partitions))
             gc.set_threshold(YOUNG_OBJECTS)
             gc.enable()
-            async for number in signals:
-                if number not in (signal.SIGTERM, signal.SIGINT):
-                    broker.parts.reload_tls()
-                    continue
-                logger.info("stopping: %s", signal.Signals(number).name)
-                await broker.stop()
-                break
 
 
-def _reload_signals(parts: BrokerParts) -> list[signal.Signals]:
+async def _obey(
+    signals: AsyncIterator[int], broker: Broker, service: ServiceManager | None, start: trio.CancelScope
+) -> None:
+    """Reload stores, and stop; `start` is cancelled if the broker does not serve yet."""
+    async for number in signals:
+        if number not in STOP_SIGNALS:
+            _reload(broker.parts, service)
+            continue
+        for stop_signal in STOP_SIGNALS:  # the system ends the process then, whatever its loop does
+            signal.signal(stop_signal, signal.SIG_DFL)
+        name = signal.Signals(number).name
+        logger.info("stopping: %s; a second one ends the process at once", name)
+        if service is not None:
+            service.stopping(name)
+        if broker.state.is_open:
+            await broker.stop()
+        else:
+            start.cancel()
+        if service is not None:
+            service.closing()
+        return
+
+
+def _reload(parts: BrokerParts, service: ServiceManager | None) -> None:
+    if service is None:
+        parts.reload_tls()
+        return
+    service.reloading()
+    parts.reload_tls(service.ready)
+
+
+def _reload_signals(parts: BrokerParts, service: ServiceManager | None) -> list[signal.Signals]:
     """The signals that reload stores of TLS, or come from the rotation of an audit log, which needs none.
 
-    Without both, SIGHUP ends the process, as the system has it.
+    Without both, and without a service manager, SIGHUP ends the process, as the system has it.
     """
-    return [signal.SIGHUP] if (parts.tls or parts.audit) and hasattr(signal, "SIGHUP") else []
+    return [signal.SIGHUP] if (parts.tls or parts.audit or service) and hasattr(signal, "SIGHUP") else []
 
 
 def freezing(partitions: Sized) -> Callable[..., None]:
@@ -188,5 +234,5 @@ class Broker:
 
 
 def _listening(bound: socket.socket, backlog: int) -> trio.SocketListener:
-    bound.listen(min(backlog, MAX_BACKLOG))
+    listen(bound, min(backlog, MAX_BACKLOG))
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))

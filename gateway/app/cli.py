@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import argparse
 
     from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.network.addresses import Addresses
+    from headgate.gateway.service.service_manager import ServiceManager
 
 FAILED, MISUSED = 1, 2
 
@@ -58,6 +60,7 @@ COMMANDS = {
     "metadata": Command(
         "headgate.gateway.app.cli:metadata", "carry a stopped broker's metadata to ZooKeeper, or back to its own log"
     ),
+    "service": Command("headgate.gateway.service.command:main", "print unit files of systemd for a broker"),
     "config": Command("headgate.gateway.app.cli:config", "say of every line of a server.properties what it does here"),
 }
 
@@ -131,7 +134,9 @@ def _nearest(name: str) -> str:
 
 
 def _fail(sentence: str, code: int) -> int:
-    print(f"headgate: {sentence}", file=sys.stderr)
+    from headgate.gateway.runtime.log_output import print_failure
+
+    print_failure(sentence)
     return code
 
 
@@ -149,12 +154,63 @@ def serve(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
     options = parser.parse_args(arguments)
+    if _likely_format(options) == "json":
+        _configure_log(options.log_level, "json")  # for the refusal of a setting
     settings = _of_directory(options, _load(options))
     if settings is None:
         return MISUSED
+    _configure_log(options.log_level, settings.headgate_log_format)
     if options.exit_with_parent:
         _exit_with_parent()
-    return _run(settings, options.log_level, is_adopting=options.adopt)
+    service = None if options.exit_with_parent else _service_manager(settings)
+    return _run(settings, service, is_adopting=options.adopt)
+
+
+def _service_manager(settings: BrokerConfig) -> ServiceManager | None:
+    """The service manager that has started this process; None if a person has, or another program."""
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from headgate.gateway.runtime.clock import SystemClock
+    from headgate.gateway.service.service_manager import ServiceManager
+
+    service = ServiceManager.take(os.environ, os.getpid(), SystemClock())
+    if service is not None:
+        session_ms, connection_ms = settings.zookeeper_session_timeout_ms, settings.zookeeper_connection_timeout_ms
+        # Also until the registration of this broker's last run has ended
+        service.starting(0 if settings.zookeeper_connect is None else session_ms + (connection_ms or session_ms))
+    return service
+
+
+def _addresses(settings: BrokerConfig) -> Addresses:
+    """The addresses of the settings; sockets that the service manager has opened are among them. Raises ConfigError."""
+    from headgate.gateway.network.addresses import Addresses
+    from headgate.gateway.network.passed_sockets import PassedSockets
+
+    return Addresses.of(settings, PassedSockets.of_environment(os.environ, os.getpid()))
+
+
+def _configure_log(level: str, form: str) -> None:
+    from headgate.gateway.runtime import log_output
+
+    log_output.configure(level, form=form)
+
+
+def _likely_format(options: argparse.Namespace) -> str:
+    """The format of log lines as far as it is known before the settings are checked: the last one that is given."""
+    from headgate.gateway.runtime.log_output import FORMAT_SETTING, TEXT
+
+    lines = [*_readable_lines(options.properties), *options.override]
+    given = [line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == FORMAT_SETTING]
+    return given[-1] if given else TEXT
+
+
+def _readable_lines(path: str | None) -> list[str]:
+    from headgate.gateway.config import ConfigError
+
+    try:
+        return _read(path).splitlines()
+    except ConfigError:  # `_load` reports the error
+        return []
 
 
 def config(arguments: Sequence[str]) -> int:
@@ -315,13 +371,12 @@ def _read(path: str | None) -> str:
         return content.decode("latin-1")
 
 
-def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -> int:
+def _run(settings: BrokerConfig, service: ServiceManager | None, *, is_adopting: bool = False) -> int:
     import gc
     import logging
 
-    from headgate.gateway.runtime import descriptors, log_output
+    from headgate.gateway.runtime import descriptors
 
-    log_output.configure(log_level)
     logger = logging.getLogger("headgate.config")
     for note in settings.notes():
         logger.log(logging.WARNING if note.is_warning else logging.INFO, "%s", note)
@@ -330,10 +385,9 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         logger.warning("%s", too_few)
     gc.disable()  # imported modules are no garbage; a search for garbage in them takes a tenth of a start
     from headgate.gateway.app import broker
-    from headgate.gateway.network.addresses import Addresses
 
     gc.enable()
-    addresses = Addresses.of(settings)
+    addresses: Addresses | None = None
     outcome = "did not start"
 
     def started() -> None:
@@ -341,13 +395,17 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         outcome = "stopped"
 
     try:
+        addresses = _addresses(settings)
         if is_adopting:
             _adopt(settings, addresses.bind)
-        broker.serve(settings, started, addresses)
+        broker.serve(settings, started, addresses, service)
     except Exception as error:  # noqa: BLE001 - an unexplained error is raised again
         return _explain(error, settings, f"the broker {outcome}")
     finally:
-        addresses.close()
+        if addresses is not None:
+            addresses.close()
+        if service is not None:
+            service.close()
     return 0
 
 

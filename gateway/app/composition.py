@@ -450,10 +450,12 @@ class BrokerParts:
             self.quotas.change(image.quotas)
             self.dispatcher.follow_quotas()
 
-    def reload_tls(self) -> None:
-        """Read the stores of all listeners over TLS again."""
+    def reload_tls(self, done: Callable[[], None] | None = None) -> None:
+        """Read the stores of all listeners over TLS again; then call `done`."""
         if self.services.tls_reloads is not None:
-            self.services.tls_reloads.reload_all()
+            self.services.tls_reloads.reload_all(done)
+        elif done is not None:
+            done()
 
     def _measure(self) -> None:
         if self.services.tls_reloads is not None:

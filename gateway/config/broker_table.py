@@ -85,6 +85,7 @@ class Settings:
     headgate_metrics_listener: tuple[HttpAddress, ...] = row(STRING, "", "",
      ("The older name of headgate.http.listeners, for one release: host:port, or a port alone on the loopback interface."
       " listener.name.metrics.* are older names of listener.name.http.*."))
+    headgate_log_format: str = row(STRING, "text", "text|json", "The format of log lines on stderr: text, or one JSON object a line.")
     headgate_lag_interval_ms: int = row(LONG, "10000", "100..", "How often the lag of groups is measured, while an HTTP listener serves it.")
     headgate_spark_checkpoints: tuple[str, ...] = row(LIST, "", "",
      ("Checkpoints of Spark's streaming queries on this machine, name:/directory, separated by commas: their lag is shown as that of groups spark:<name>."))

@@ -7,6 +7,9 @@ moment both may bind; the second one to listen fails.
 An empty host, and `[::]`, mean every address of this machine, of IPv4 and IPv6, by one socket: so do they in Apache
 Kafka, whose Java binds all sockets dual-stack. Without IPv6 in the kernel they mean every address of IPv4; of a name
 with addresses of both kinds, those of IPv4 are bound then.
+
+A socket that the service manager has opened at an address is taken in place of a new one (`passed_sockets.py`). It
+listens already, with the backlog of the socket unit.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 from headgate.gateway.config.http.http_addresses import SETTING as HTTP_SETTING
 from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener, is_every_address
+from headgate.gateway.config.loading import ConfigError
+from headgate.gateway.network.passed_sockets import PassedSockets, is_listening
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -43,9 +48,17 @@ class Addresses:
     """The sockets of a broker's listeners, and of its HTTP listeners."""
 
     def __init__(
-        self, listeners: Sequence[Listener], http: Sequence[HttpAddress] = (), *, needs_http: bool = True
+        self,
+        listeners: Sequence[Listener],
+        http: Sequence[HttpAddress] = (),
+        *,
+        needs_http: bool = True,
+        passed: PassedSockets | None = None,
     ) -> None:
-        """Without `needs_http`, an HTTP address that is in use is logged, and not listened on."""
+        """Without `needs_http`, an HTTP address that is in use is logged, and not listened on.
+
+        `passed`: sockets of the service manager.
+        """
         self.sockets: list[tuple[str, socket.socket]] = []
         """Each with the name of its listener; a name with several addresses has several."""
         self.http: list[tuple[HttpAddress, socket.socket]] = []
@@ -53,25 +66,27 @@ class Addresses:
         self._listeners = listeners
         self._http = http
         self._needs_http = needs_http
+        self._passed = passed or PassedSockets()
         self._is_bound = False
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Addresses:
+    def of(cls, config: BrokerConfig, passed: PassedSockets | None = None) -> Addresses:
         """The configured addresses, not bound yet."""
-        return cls(config.listeners, config.headgate_http_listeners, needs_http=config.wants_http)
+        return cls(config.listeners, config.headgate_http_listeners, needs_http=config.wants_http, passed=passed)
 
     def bind(self) -> None:
-        """Bind all addresses, once. Raises AddressError, and then none is bound."""
+        """Bind all addresses, once. Raises AddressError, ConfigError, and then none is bound."""
         if self._is_bound:
             return
         try:
             for listener in self._listeners:
                 address = f"{listener.host}:{listener.port}"
-                bound = _bind_all(listener.host, listener.port, address, "listeners")
+                bound = _bind_all(listener.host, listener.port, self._passed, address, "listeners")
                 self.sockets += [(listener.name, each) for each in bound]
             for http_address in self._http:
                 self._bind_http(http_address)
-        except OSError:
+            self._passed.check_all_taken()
+        except (OSError, ConfigError):
             self.close()
             raise
         self._is_bound = True
@@ -79,7 +94,7 @@ class Addresses:
     def _bind_http(self, address: HttpAddress) -> None:
         """Raises AddressError if the address is needed."""
         try:
-            bound = _bind_all(address.host, address.port, str(address), HTTP_SETTING)
+            bound = _bind_all(address.host, address.port, self._passed, str(address), HTTP_SETTING)
         except AddressError as error:
             self._go_without_http(error)
             return
@@ -93,7 +108,7 @@ class Addresses:
         listening = []
         for address, bound in self.http:
             try:
-                bound.listen(backlog)
+                listen(bound, backlog)
             except OSError as error:
                 self._go_without_http(AddressError(error, str(address), HTTP_SETTING))
                 bound.close()
@@ -119,19 +134,30 @@ class Addresses:
         for bound in (*(bound for _, bound in self.sockets), *(bound for _, bound in self.http)):
             bound.close()
         self.sockets, self.http = [], []
+        self._passed.close()
 
 
-def _bind_all(host: str, port: int, address: str, setting: str) -> list[socket.socket]:
+def listen(bound: socket.socket, backlog: int) -> None:
+    """Listen, unless a socket of the service manager does already: its unit has the backlog. Raises OSError."""
+    if not is_listening(bound):
+        bound.listen(backlog)
+
+
+def _bind_all(host: str, port: int, passed: PassedSockets, address: str, setting: str) -> list[socket.socket]:
     try:
-        return bind(host, port)
+        return bind(host, port, passed)
     except OSError as error:
         raise AddressError(error, address, setting) from error
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets at each address of a host; port 0 is a free one for each of them. Raises OSError."""
+def bind(host: str, port: int, passed: PassedSockets | None = None) -> list[socket.socket]:
+    """Sockets at each address of a host; port 0 is a free one for each of them. Raises OSError.
+
+    `passed`: sockets of the service manager, which are bound already.
+    """
+    passed = passed or PassedSockets()
     if not host or (":" in host and is_every_address(host)):
-        return [_bind_every_address(port)]
+        return [_bind_every_address(port, passed)]
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError as error:  # a label is empty or longer than 63 characters
@@ -140,7 +166,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     without_ipv6: OSError | None = None
     for family, _, _, _, address in found:
         try:
-            bound.append(_bind(family, address))
+            bound.append(passed.take(str(address[0]), port) or _bind(family, address))
         except OSError as error:
             if family != socket.AF_INET6 or error.errno not in _WITHOUT_IPV6:
                 for opened in bound:
@@ -154,7 +180,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
-def _bind_every_address(port: int) -> socket.socket:
+def _bind_every_address(port: int, passed: PassedSockets) -> socket.socket:
+    taken = passed.take("::", port)
+    if taken is not None:
+        return taken
     try:
         return _bind(socket.AF_INET6, ("::", port), is_dual_stack=True)
     except OSError as error:

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TextIO
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.clock import Clock
 
 SERVING_FAILED = "serving %s failed; only this connection is closed"
+TEXT, JSON = "text", "json"
+FORMAT_SETTING: Final = "headgate.log.format"
 
 
-def configure(level: str = "info", stream: TextIO | None = None) -> None:
+def configure(level: str = "info", stream: TextIO | None = None, form: str = TEXT) -> None:
     """Send all log lines to `stream` (default: stderr) with time, level and name. A second call replaces the first."""
     handler = logging.StreamHandler(stream)
     handler.addFilter(RepeatedErrorFilter())
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setFormatter(_json_formatter() if form == JSON else _text_formatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+def _text_formatter() -> logging.Formatter:
+    return logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+
+def _json_formatter() -> logging.Formatter:
+    from headgate.gateway.runtime import json_log
+
+    json_log.log_crashes()
+    return json_log.JsonFormatter()
+
+
+def print_failure(sentence: str) -> None:
+    """Tell a person why a command fails; where log lines are JSON, as one of these lines."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    if any(type(formatter).__name__ == "JsonFormatter" for formatter in formatters):
+        logging.getLogger("headgate").error("%s", sentence)
+    else:
+        print(f"headgate: {sentence}", file=sys.stderr)  # noqa: T201 - as all commands do
 
 
 class RepeatedErrorFilter(logging.Filter):
@@ -89,9 +113,15 @@ class LimitedLog:
         self.log(logging.ERROR, kind, message, *arguments, exc_info=exc_info)
 
     def log(
-        self, level: int, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None
+        self,
+        level: int,
+        kind: str,
+        message: str,
+        *arguments: object,
+        exc_info: BaseException | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """Log a line of this kind, unless there were too many recently."""
+        """Log a line of this kind, unless there were too many recently. `fields`: those of a line in JSON."""
         now_ms = self._clock.monotonic_ms()
         begun_ms, count = self._windows.get(kind, (now_ms, 0))
         if now_ms - begun_ms >= self._interval_ms:
@@ -99,7 +129,8 @@ class LimitedLog:
             begun_ms, count = now_ms, 0
         self._remember(kind, begun_ms, count + 1)
         if count < self._lines:
-            self._logger.log(level, message, *arguments, exc_info=exc_info)
+            extra = None if fields is None else {"fields": fields}
+            self._logger.log(level, message, *arguments, exc_info=exc_info, extra=extra)
 
     def report_suppressed(self) -> None:
         """Log the number of suppressed lines of each kind whose interval has ended. Called regularly."""

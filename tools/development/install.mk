@@ -23,7 +23,7 @@ missing = { $(call say,$(1); the tests that need it are skipped); [[ "$${CI:-}" 
 # $(call needs,programs,what to install)
 needs = for program in $(1); do command -v $$program >/dev/null || $(call missing,$$program is not on the path: install $(2)); done
 
-.PHONY: runtime console test spark lock jars kcat kerberos prometheus chromium go node old connect sparks
+.PHONY: runtime console test spark lock jars kcat kerberos prometheus systemd chromium go node old connect sparks
 
 # ------------------------------------------------------------------------------------------- the virtual environment
 
@@ -146,6 +146,10 @@ kcat:
 
 prometheus:
 	$(call system_packages,command -v prometheus >/dev/null,prometheus,on macOS: brew install prometheus)
+
+# `systemd-analyze` reads unit files, `mmdebstrap` makes the root that stands in for an image of containers
+systemd:
+	$(call system_packages,command -v systemd-analyze mmdebstrap >/dev/null,systemd mmdebstrap,the tests of services need Debian or Ubuntu)
 
 # With a font, as a page without one shows boxes
 chromium:

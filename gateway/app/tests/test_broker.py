@@ -1,5 +1,7 @@
 """The whole broker over memory streams: what a client sees, without a port and without waiting."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,11 +13,12 @@ import pytest
 import trio
 import trio.testing
 
-from headgate.gateway.app.broker import FREEZE_PARTITIONS, Broker, freezing
+from headgate.gateway.app.broker import FREEZE_PARTITIONS, Broker, freezing, serve
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.metadata_log import replay
+from headgate.gateway.network.addresses import Addresses
 from headgate.gateway.tests.builders import records
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.gateway.tests.requests import commit_request, produce_request
@@ -484,3 +487,21 @@ def test_clients_of_both_families_at_one_listener(tmp_path: Path, caplog: pytest
     assert len(refused) == 2
     assert "127.0.0.1:" in refused[0]
     assert "ffff" not in caplog.text
+
+
+@pytest.mark.sockets
+def test_a_signal_ends_a_start_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a start does that ZooKeeper keeps waiting; the directories are left as after a clean stop."""
+
+    async def wait_for_ever(_broker: Broker) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await trio.sleep_forever()
+
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), "headgate.http.listeners": ""}
+    config, started = BrokerConfig.load("", settings), list[bool]()
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    monkeypatch.setattr(Broker, "_announce", wait_for_ever)
+    serve(config, lambda: started.append(True), Addresses.of(config))
+    assert not started
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -1,10 +1,13 @@
 """The command line: which command is called, with what, and what is said when it cannot be."""
 
 import errno
+import json
+import os
 import socket
 import subprocess
 import sys
 import tomllib
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -35,7 +38,7 @@ def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[..., None]) 
     module.serve = serve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "headgate.gateway.app.broker", module)
     monkeypatch.setattr("headgate.gateway.app.broker", module, raising=False)
-    monkeypatch.setattr("headgate.gateway.runtime.log_output.configure", lambda level: None)
+    monkeypatch.setattr("headgate.gateway.runtime.log_output.configure", lambda level, form: None)
     monkeypatch.setattr("headgate.gateway.runtime.descriptors.raise_limit", lambda: 1 << 20)
 
 
@@ -200,7 +203,7 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
 def test_why_a_broker_does_not_start(
     error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object, service: object) -> None:
         raise error
 
     replace_broker(monkeypatch, serve)
@@ -212,7 +215,7 @@ def test_why_a_broker_does_not_start(
 def test_what_ends_a_broker_that_had_started(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object, service: object) -> None:
         started()
         raise StorageError("its log is gone")
 
@@ -222,7 +225,7 @@ def test_what_ends_a_broker_that_had_started(
 
 
 def test_our_own_mistakes_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object, service: object) -> None:
         raise ExceptionGroup("", [ZeroDivisionError("a bug")])
 
     replace_broker(monkeypatch, serve)
@@ -349,3 +352,53 @@ def test_metadata_that_cannot_be_carried_say_why(
     assert cli.main(["metadata", "to-zookeeper", *overrides]) == 1
     assert "the metadata were not carried: ZooKeeper has topic t of its own" in capsys.readouterr().err
     assert connection.closed == 1
+
+
+@pytest.mark.parametrize(
+    "text, overrides, form",
+    [
+        ("", [], "text"),
+        ("headgate.log.format = json\nlistenrs=x", [], "json"),
+        ("headgate.log.format=json\n", ["headgate.log.format=text"], "text"),
+        ("#headgate.log.format=json\n", ["node.id=1"], "text"),
+    ],
+)
+def test_the_form_of_log_lines_is_known_before_the_settings(
+    text: str, overrides: list[str], form: str, tmp_path: Path
+) -> None:
+    (tmp_path / "server.properties").write_text(text)
+    options = Namespace(properties=str(tmp_path / "server.properties"), override=overrides)
+    assert cli._likely_format(options) == form
+    options.properties = str(tmp_path / "missing")
+    assert cli._likely_format(options) == "text"
+
+
+@pytest.mark.slow
+@pytest.mark.sockets
+def test_a_refused_setting_is_a_line_of_json(tmp_path: Path) -> None:
+    overrides = ["--override", "headgate.log.format=json", "--override", "listenrs=x"]
+    command = [sys.executable, "-m", "headgate", "serve", *overrides]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    [line] = map(json.loads, ended.stderr.splitlines())
+    assert (ended.returncode, line["level"], line["logger"]) == (2, "ERROR", "headgate")
+    assert "unknown setting 'listenrs'" in line["message"]
+
+
+def test_a_broker_of_a_program_has_no_service_manager(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program may have one, which waits for the program."""
+    monkeypatch.setenv("NOTIFY_SOCKET", "/nonexistent/notify")
+    monkeypatch.setattr(cli, "_exit_with_parent", lambda: None)
+    assert cli.main(["serve", "--exit-with-parent"]) == 0
+    assert "NOTIFY_SOCKET" in os.environ
+    assert cli.main(["serve"]) == 0
+    assert "NOTIFY_SOCKET" not in os.environ
+
+
+def test_passed_sockets_that_are_none_prevent_a_start(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", "many")
+    assert cli.main(["serve"]) == 2
+    assert "LISTEN_FDS='many', which is no number" in capsys.readouterr().err
+    assert not served

@@ -50,6 +50,7 @@ class TlsReloads:
         self._work = SingleTask()
         self._wake: Callable[[], None] = _nothing
         self._asked: list[_Reason] = []
+        self._when_done: list[Callable[[], None]] = []
         self._dynamic = config.dynamic()
         self._is_started = False
 
@@ -69,10 +70,13 @@ class TlsReloads:
         if self._is_started and self._dynamic is not before:
             self._refresh(_Reason.CHANGE)
 
-    def reload_all(self) -> None:
-        """Read all stores again, whether they have changed or not."""
+    def reload_all(self, done: Callable[[], None] | None = None) -> None:
+        """Read all stores again, whether they have changed or not; then call `done`."""
         if self._is_started:
+            self._when_done.append(done or _nothing)
             self._refresh(_Reason.REQUEST)
+        elif done is not None:
+            done()
 
     def _refresh(self, reason: _Reason) -> None:
         """Reload what has changed, now or once the work in progress has ended."""
@@ -83,8 +87,13 @@ class TlsReloads:
     def _run(self) -> Task[None]:
         while not self._scheduler.is_over:
             asked, self._asked = self._asked, []
+            when_done, self._when_done = self._when_done, []
             wanted = {name: of_listener(self._config, name) for name in self._tls}
-            yield partial(self._scheduler.in_thread, partial(self._reload_each, wanted, _Reason.REQUEST in asked))
+            try:
+                yield partial(self._scheduler.in_thread, partial(self._reload_each, wanted, _Reason.REQUEST in asked))
+            finally:
+                for done in when_done:
+                    done()
             if not self._asked:
                 yield at_most(self._scheduler, CHECK_INTERVAL_MS, self._until_asked)
 
@@ -129,7 +138,7 @@ class TlsReloads:
 
 
 def _nothing() -> None:
-    """There is no wait to end."""
+    """There is no wait to end, or nobody waits for the end."""
 
 
 def _reload_one(name: str, tls: ListenerTls, settings: TlsSettings) -> None:
