@@ -7,7 +7,6 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence, Sized
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,7 +14,6 @@ import trio
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.app.serving_state import ServingState
-from headgate.gateway.app.state_line import describe_state
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.network.addresses import Addresses, listen
 from headgate.storage.errors import StorageError
@@ -58,7 +56,7 @@ async def _serve(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_obey, signals, broker, service, nursery.cancel_scope)
             if service is not None:
-                service.follow(broker.services.scheduler, partial(describe_state, broker.parts, broker.state))
+                service.follow(broker.services.scheduler, broker.describe)
             await nursery.start(broker.run)
             started()
             print(ready_line(config, broker.endpoints, broker.state.http_endpoints), flush=True)  # noqa: T201  the only output on stdout
@@ -211,6 +209,12 @@ class Broker:
         for has_tls, listeners in opened.items():
             security = Security(self.parts.http_access(), self.services.clock) if has_tls else None
             nursery.start_soon(HttpListener(resources, security).serve, listeners)
+
+    def describe(self) -> tuple[str, bool]:
+        """The state in one line, and whether it may change within seconds."""
+        loader = self.parts.log_loader
+        opening = None if loader.is_done else loader.progress
+        return self.state.describe(len(self.server.drivers), opening, self.parts.clock.monotonic_ms())
 
     async def stop(self) -> None:
         """Let other brokers lead, answer the requests in flight, then end `run`."""

@@ -154,7 +154,7 @@ def serve(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
     options = parser.parse_args(arguments)
-    if _likely_format(options) == "json":
+    if likely_format(options) == "json":
         _configure_log(options.log_level, "json")  # for the refusal of a setting
     settings = _of_directory(options, _load(options))
     if settings is None:
@@ -195,7 +195,7 @@ def _configure_log(level: str, form: str) -> None:
     log_output.configure(level, form=form)
 
 
-def _likely_format(options: argparse.Namespace) -> str:
+def likely_format(options: argparse.Namespace) -> str:
     """The format of log lines as far as it is known before the settings are checked: the last one that is given."""
     from headgate.gateway.runtime.log_output import FORMAT_SETTING, TEXT
 

@@ -450,12 +450,12 @@ class BrokerParts:
             self.quotas.change(image.quotas)
             self.dispatcher.follow_quotas()
 
-    def reload_tls(self, done: Callable[[], None] | None = None) -> None:
-        """Read the stores of all listeners over TLS again; then call `done`."""
+    def reload_tls(self, resume: Callable[[], None] | None = None) -> None:
+        """Read the stores of all listeners over TLS again; then call `resume`."""
         if self.services.tls_reloads is not None:
-            self.services.tls_reloads.reload_all(done)
-        elif done is not None:
-            done()
+            self.services.tls_reloads.reload_all(resume)
+        elif resume is not None:
+            resume()
 
     def _measure(self) -> None:
         if self.services.tls_reloads is not None:

@@ -40,7 +40,7 @@ class PassedSockets:
     """The passed sockets that no listener has taken yet."""
 
     def __init__(self, sockets: Iterable[PassedSocket] = ()) -> None:
-        self._left = list(sockets)
+        self.left = list(sockets)
 
     @classmethod
     def of_environment(cls, environment: MutableMapping[str, str], process_id: int) -> PassedSockets:
@@ -55,25 +55,25 @@ class PassedSockets:
 
     def take(self, host: str, port: int) -> socket.socket | None:
         """The passed socket at this address, which is now the caller's; None if there is none."""
-        for passed in self._left:
+        for passed in self.left:
             has_host, has_port = passed.address
             if has_port == port and (has_host == host or _covers(passed.socket, host)):
-                self._left.remove(passed)
+                self.left.remove(passed)
                 return passed.socket
         return None
 
     def check_all_taken(self) -> None:
         """Raises ConfigError if a socket is left."""
-        if self._left:
-            left = ", ".join(map(str, self._left))
+        if self.left:
+            left = ", ".join(map(str, self.left))
             advice = "add them to listeners or headgate.http.listeners, or remove them from the socket unit"
             raise ConfigError([f"the service manager has passed sockets that are no listener's: {left}; {advice}"])
 
     def close(self) -> None:
         """Close what is left. The service manager has descriptors of its own, and listens on."""
-        for passed in self._left:
+        for passed in self.left:
             passed.socket.close()
-        self._left = []
+        self.left = []
 
 
 def _covers(passed: socket.socket, host: str) -> bool:

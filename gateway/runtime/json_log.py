@@ -37,7 +37,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_crashes() -> None:
-    """Log errors that nobody handles, and Python's warnings, where Python would print lines of its own."""
+    """Log unhandled errors, and Python's warnings, where Python would print lines of its own."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_crash
     threading.excepthook = _log_crash_of_thread

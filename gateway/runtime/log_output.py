@@ -35,7 +35,7 @@ def _json_formatter() -> logging.Formatter:
 
 
 def print_failure(sentence: str) -> None:
-    """Tell a person why a command fails; where log lines are JSON, as one of these lines."""
+    """Print the reason of a command's failure; where log lines are JSON, as one of these lines."""
     formatters = [handler.formatter for handler in logging.getLogger().handlers]
     if any(type(formatter).__name__ == "JsonFormatter" for formatter in formatters):
         logging.getLogger("headgate").error("%s", sentence)

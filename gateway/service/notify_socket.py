@@ -24,7 +24,7 @@ class NotifySocket:
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> NotifySocket | None:
-        """The socket that the environment names, whose name is removed from there: children have nothing to tell.
+        """The socket that the environment names. The name is removed from there, as children of the broker send no notifications.
 
         None without one, and for one of another kind.
         """

@@ -1,4 +1,4 @@
-"""The service manager that has started the broker, and what the broker tells it: sd_notify(3), sd_watchdog_enabled(3).
+"""The service manager of the broker, and its notifications: sd_notify(3), sd_watchdog_enabled(3).
 
     STATUS=starting                                        before anything is opened
     EXTEND_TIMEOUT_USEC=...                                while a start or a stop goes on, and the loop turns
@@ -26,7 +26,7 @@ STATUS_INTERVAL_MS: Final = 1_000.0
 """How often a status is looked at while it changes; a steady one costs as few timers as the watchdog needs."""
 STEADY_INTERVAL_MS: Final = 10_000.0
 BEATS: Final = 3
-"""So many times within its limit the watchdog hears of a loop that turns."""
+"""A loop that turns answers the watchdog so many times within its limit."""
 EXTENSION_MS: Final = 30_000
 """A start or a stop has so long until the loop turns again."""
 LONG_STEP_MS: Final = 60_000
@@ -34,7 +34,7 @@ LONG_STEP_MS: Final = 60_000
 CLOSE_MS: Final = 600_000
 """The logs have so long to be flushed and closed, after the end of the loop."""
 
-Describe = Callable[[], tuple[str, bool]]
+DescribeState = Callable[[], tuple[str, bool]]
 """() -> a line about the state of the broker, and whether it may change within seconds."""
 
 
@@ -44,10 +44,10 @@ class ServiceManager:
     def __init__(self, notify: NotifySocket, watchdog_ms: float | None, clock: Clock) -> None:
         """`watchdog_ms`: the limit of the watchdog; None without one."""
         self._notify = notify
-        self._watchdog_ms = watchdog_ms
+        self.watchdog_ms = watchdog_ms
         self._clock = clock
         self._scheduler: Scheduler | None = None
-        self._describe: Describe = lambda: ("", False)
+        self._describe: DescribeState = lambda: ("", False)
         self._status = ""
         self._is_extending = True
         self._is_stopping = False
@@ -67,8 +67,8 @@ class ServiceManager:
         """The process begins its start, in which it may wait for `wait_ms`, and does nothing else meanwhile."""
         self._send(f"EXTEND_TIMEOUT_USEC={round(wait_ms + LONG_STEP_MS) * 1000}", self._changed_status("starting"))
 
-    def follow(self, scheduler: Scheduler, describe: Describe) -> None:
-        """Tell how the broker does, by timers of its loop."""
+    def follow(self, scheduler: Scheduler, describe: DescribeState) -> None:
+        """Send notifications of the broker's state, by timers of its loop."""
         self._scheduler, self._describe = scheduler, describe
         self._beat()
 
@@ -91,27 +91,27 @@ class ServiceManager:
     def closing(self) -> None:
         """The loop ends, and the logs are flushed and closed."""
         lines = [f"EXTEND_TIMEOUT_USEC={CLOSE_MS * 1000}", self._changed_status("closing the logs")]
-        self._send(*lines, *([] if self._watchdog_ms is None else ["WATCHDOG=1", f"WATCHDOG_USEC={CLOSE_MS * 1000}"]))
+        self._send(*lines, *([] if self.watchdog_ms is None else ["WATCHDOG=1", f"WATCHDOG_USEC={CLOSE_MS * 1000}"]))
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Send nothing more."""
         self._notify.close()
 
     def _beat(self) -> None:
         assert self._scheduler is not None, "`follow` sets it"
-        is_changing = self._tell()
+        is_changing = self._send_due()
         delay_ms = STATUS_INTERVAL_MS if is_changing or self._unsent else STEADY_INTERVAL_MS
-        if self._watchdog_ms is not None:
-            delay_ms = min(delay_ms, self._watchdog_ms / BEATS)
+        if self.watchdog_ms is not None:
+            delay_ms = min(delay_ms, self.watchdog_ms / BEATS)
         self._scheduler.call_after(delay_ms, self._beat)
 
-    def _tell(self) -> bool:
+    def _send_due(self) -> bool:
         """Send what is due. True if there may be more within seconds."""
         text, is_changing = self._describe()
         lines, self._unsent = self._unsent, []
         if lines and not self._notify.send(*lines):
             self._unsent = lines
-        due = [] if self._watchdog_ms is None else ["WATCHDOG=1"]
+        due = [] if self.watchdog_ms is None else ["WATCHDOG=1"]
         if self._is_extending:
             due.append(f"EXTEND_TIMEOUT_USEC={EXTENSION_MS * 1000}")
         if text and text != self._status:

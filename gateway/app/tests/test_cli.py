@@ -368,9 +368,9 @@ def test_the_form_of_log_lines_is_known_before_the_settings(
 ) -> None:
     (tmp_path / "server.properties").write_text(text)
     options = Namespace(properties=str(tmp_path / "server.properties"), override=overrides)
-    assert cli._likely_format(options) == form
+    assert cli.likely_format(options) == form
     options.properties = str(tmp_path / "missing")
-    assert cli._likely_format(options) == "text"
+    assert cli.likely_format(options) == "text"
 
 
 @pytest.mark.slow
@@ -387,7 +387,7 @@ def test_a_refused_setting_is_a_line_of_json(tmp_path: Path) -> None:
 def test_a_broker_of_a_program_has_no_service_manager(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program may have one, which waits for the program."""
     monkeypatch.setenv("NOTIFY_SOCKET", "/nonexistent/notify")
-    monkeypatch.setattr(cli, "_exit_with_parent", lambda: None)
+    monkeypatch.setattr("threading.Thread.start", lambda _: None)  # the one that waits for the parent
     assert cli.main(["serve", "--exit-with-parent"]) == 0
     assert "NOTIFY_SOCKET" in os.environ
     assert cli.main(["serve"]) == 0

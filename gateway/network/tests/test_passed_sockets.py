@@ -115,7 +115,7 @@ try:
     passed = PassedSockets.of_environment(os.environ, os.getpid())
 except ConfigError as error:
     sys.exit(str(error))
-print([str(each) for each in passed._left], [os.get_inheritable(3)], sorted(n for n in os.environ if "LISTEN" in n))
+print([str(each) for each in passed.left], [os.get_inheritable(3)], sorted(n for n in os.environ if "LISTEN" in n))
 """
 
 

@@ -70,13 +70,13 @@ class TlsReloads:
         if self._is_started and self._dynamic is not before:
             self._refresh(_Reason.CHANGE)
 
-    def reload_all(self, done: Callable[[], None] | None = None) -> None:
-        """Read all stores again, whether they have changed or not; then call `done`."""
+    def reload_all(self, resume: Callable[[], None] | None = None) -> None:
+        """Read all stores again, whether they have changed or not; then call `resume`."""
         if self._is_started:
-            self._when_done.append(done or _nothing)
+            self._when_done.append(resume or _nothing)
             self._refresh(_Reason.REQUEST)
-        elif done is not None:
-            done()
+        elif resume is not None:
+            resume()
 
     def _refresh(self, reason: _Reason) -> None:
         """Reload what has changed, now or once the work in progress has ended."""
@@ -92,8 +92,8 @@ class TlsReloads:
             try:
                 yield partial(self._scheduler.in_thread, partial(self._reload_each, wanted, _Reason.REQUEST in asked))
             finally:
-                for done in when_done:
-                    done()
+                for resume in when_done:
+                    resume()
             if not self._asked:
                 yield at_most(self._scheduler, CHECK_INTERVAL_MS, self._until_asked)
 
@@ -138,7 +138,7 @@ class TlsReloads:
 
 
 def _nothing() -> None:
-    """There is no wait to end, or nobody waits for the end."""
+    """There is no wait to end, or no caller waits for the end."""
 
 
 def _reload_one(name: str, tls: ListenerTls, settings: TlsSettings) -> None:

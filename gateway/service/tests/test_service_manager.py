@@ -140,7 +140,7 @@ def test_the_environment_names_the_service_manager(variables: dict[str, str], wa
     environment = {"NOTIFY_SOCKET": "@headgate-nobody", **variables}
     manager = ServiceManager.take(environment, 7, ManualClock(0))
     assert manager is not None
-    assert manager._watchdog_ms == watchdog_ms
+    assert manager.watchdog_ms == watchdog_ms
     assert environment == {}
     manager.close()
     assert ServiceManager.take(dict(variables), 7, ManualClock(0)) is None
