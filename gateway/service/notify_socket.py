@@ -24,9 +24,9 @@ class NotifySocket:
 
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> NotifySocket | None:
-        """The socket that the environment names. The name is removed from there, as children of the broker send no notifications.
+        """The socket that the environment names; None without one, and for one of another kind.
 
-        None without one, and for one of another kind.
+        The name is removed from the environment, as children of the broker send no notifications.
         """
         address = environment.pop(VARIABLE, "")
         return cls(address) if address.startswith(("/", "@")) and hasattr(socket, "AF_UNIX") else None
