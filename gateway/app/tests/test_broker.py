@@ -493,14 +493,13 @@ def test_clients_of_both_families_at_one_listener(tmp_path: Path, caplog: pytest
 def test_a_signal_ends_a_start_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a start does that ZooKeeper keeps waiting; the directories are left as after a clean stop."""
 
-    async def wait_for_ever(_broker: Broker) -> None:
+    def announce(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        await trio.sleep_forever()
 
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), "headgate.http.listeners": ""}
     config, started = BrokerConfig.load("", settings), list[bool]()
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    monkeypatch.setattr(Broker, "_announce", wait_for_ever)
+    monkeypatch.setattr("headgate.gateway.app.composition.BrokerParts.announce", announce)
     serve(config, lambda: started.append(True), Addresses.of(config))
     assert not started
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
