@@ -113,7 +113,7 @@ class HeadgateBroker(Broker):
         self.has_reserved = False
         self.process: subprocess.Popen[bytes] | None = None
         self.process_group: int | None = None
-        self.descriptors: tuple[int, ...] = ()  # open in the process too
+        self.passed: tuple[int, ...] = ()  # descriptors that are open in the process too
 
     @property
     def bootstrap(self) -> str:
@@ -152,7 +152,7 @@ class HeadgateBroker(Broker):
                 stderr=errors,
                 process_group=self.process_group,
                 env=self.environment(),
-                pass_fds=self.descriptors,
+                pass_fds=self.passed,
             )
         return until(self.is_ready, f"the broker to be ready; its errors are in {self.errors}", START_LIMIT_S, 0.005)
 

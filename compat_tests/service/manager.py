@@ -96,17 +96,17 @@ class ServiceBroker(HeadgateBroker):
         with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as bound:
             kept = fcntl.fcntl(bound.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST_KEPT)
             self.names.append(name)
-            self.descriptors = (*self.descriptors, kept)
+            self.passed = (*self.passed, kept)
             return int(bound.getsockname()[1])
 
     def command(self) -> list[str]:
-        if not self.descriptors:
+        if not self.passed:
             return super().command()
-        return ["bash", "-c", LAUNCHER, "bash", *map(str, self.descriptors), "--", *super().command()]
+        return ["bash", "-c", LAUNCHER, "bash", *map(str, self.passed), "--", *super().command()]
 
     def environment(self) -> dict[str, str]:
         variables = dict(os.environ)
-        if self.descriptors:
+        if self.passed:
             variables |= {"LISTEN_FDS": str(len(self.names)), "LISTEN_FDNAMES": ":".join(self.names)}
         if self.notifications is not None:
             variables["NOTIFY_SOCKET"] = self.notifications.address
@@ -117,6 +117,6 @@ class ServiceBroker(HeadgateBroker):
     def close(self) -> None:
         """End the broker, and listen no more."""
         self.kill()
-        for descriptor in self.descriptors:
+        for descriptor in self.passed:
             os.close(descriptor)
-        self.descriptors = ()
+        self.passed = ()
