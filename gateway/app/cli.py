@@ -155,11 +155,11 @@ def serve(arguments: Sequence[str]) -> int:
     parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input is closed")
     options = parser.parse_args(arguments)
     if likely_format(options) == "json":
-        _configure_log(options.log_level, "json")  # for the refusal of a setting
+        _configure_log(options.log_level, None)  # for the refusal of a setting
     settings = _of_directory(options, _load(options))
     if settings is None:
         return MISUSED
-    _configure_log(options.log_level, settings.headgate_log_format)
+    _configure_log(options.log_level, settings)
     if options.exit_with_parent:
         _exit_with_parent()
     service = None if options.exit_with_parent else _service_manager(settings)
@@ -189,10 +189,11 @@ def _addresses(settings: BrokerConfig) -> Addresses:
     return Addresses.of(settings, PassedSockets.of_environment(os.environ, os.getpid()))
 
 
-def _configure_log(level: str, form: str) -> None:
+def _configure_log(level: str, config: BrokerConfig | None) -> None:
+    """`config`: None before it is read, and JSON is wanted."""
     from headgate.gateway.runtime import log_output
 
-    log_output.configure(level, form=form)
+    log_output.configure(level, form=log_output.JSON if config is None else config.headgate_log_format)
 
 
 def likely_format(options: argparse.Namespace) -> str:
