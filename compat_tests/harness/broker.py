@@ -131,6 +131,7 @@ class HeadgateBroker(Broker):
             # Or else a start waits as long as the session lasts, and tests have short sessions
             "zookeeper.connection.timeout.ms": str(round(START_LIMIT_S / 2 * 1000)),
             HTTP: "",  # many brokers run at once, and there is one port by default
+            "headgate.census": "false",  # its topic is none that a test has made
             **self.settings,
         }
         overrides = [word for name, value in wanted.items() for word in ("--override", f"{name}={value}")]

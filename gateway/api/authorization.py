@@ -47,6 +47,7 @@ __all__ = [
     "Authorizer",
     "Rule",
     "StableAuthorizer",
+    "acts_as_broker",
     "amended",
     "denied",
     "denied_brokers_log",
@@ -360,6 +361,18 @@ def note_other_broker(context: HandlerContext) -> None:
     """Note the client of an API of brokers that tools use too: on the listener for brokers the client is a broker."""
     if context.client.listener == context.broker.config.inter_broker_listener:
         context.client.note_broker()
+
+
+def acts_as_broker(context: HandlerContext) -> bool:
+    """Whether the client may act as a broker of the cluster, and does so on the listener for brokers."""
+    broker, client = context.broker, context.client
+    if broker.controller_orders is None or client.listener != broker.config.inter_broker_listener:
+        return False
+    authorizer: Any = broker.authorizer
+    if authorizer is None or authorizer.allows(client, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, CLUSTER_NAME):
+        client.note_broker()
+        return True
+    return False
 
 
 def with_authorization(handler: Handler, rule: Rule, authorizer: Authorizer) -> Handler:

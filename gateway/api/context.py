@@ -112,7 +112,8 @@ class Client:
     skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
     """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
     requests: list[int] = field(default_factory=lambda: NO_REQUESTS, compare=False, repr=False)
-    """The counts of requests, by the numbers of `gateway.runtime.request_counts`."""
+    folded: list[int] = field(default_factory=lambda: NO_REQUESTS, compare=False, repr=False)
+    """The counts of requests, by the numbers of `gateway.runtime.request_counts`; and those that the census has."""
     topics_written: dict[str, float] = field(default_factory=lambda: _NO_TOPICS, compare=False, repr=False)
     topics_read: dict[str, float] = field(default_factory=lambda: _NO_TOPICS, compare=False, repr=False)
     """The topics of the client's records, each with the time of its note; the census removes old notes."""

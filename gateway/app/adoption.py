@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata import new_metadata_log, unknown_configs
-from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, Image, PartitionState
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, COORDINATOR_TOPICS, Image, PartitionState
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, new_topic_id
 from headgate.gateway.metadata.records import config_records, partition_records, quota_records, scram_records
 from headgate.gateway.security.acls.acls_image import binding_of
@@ -259,7 +259,7 @@ def _with_known_configs(survey: Survey, known: KafkaMetadata | None) -> set[str]
         for (topic, _), found in survey.partitions.items()
         if topic in of_kafka and found.topic_id in (None, of_kafka[topic].topic_id)
     }
-    return known_configs.union(INTERNAL_TOPICS)
+    return known_configs.union(COORDINATOR_TOPICS)
 
 
 def next_transactional_id(files: Files, survey: Survey) -> int:
@@ -380,7 +380,7 @@ def _configs(
 
 
 def _whose(name: str, own: Mapping[str, str]) -> str:
-    if name in INTERNAL_TOPICS:
+    if name in COORDINATOR_TOPICS:
         return "the configs of a new topic"
     if not own:
         return "the defaults"
@@ -391,7 +391,7 @@ def _whose(name: str, own: Mapping[str, str]) -> str:
 
 def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
     """The configs of an internal topic, as Kafka creates it; none for other topics."""
-    if name not in INTERNAL_TOPICS:
+    if name not in COORDINATOR_TOPICS:
         return {}
     offsets = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
     states = {"compression.type": "uncompressed", "segment.bytes": "104857600"}

@@ -47,6 +47,7 @@ COMMANDS = {
     "quotas": Command("headgate.tools.quotas:main", "quotas of users, client ids and addresses: list, set, remove"),
     "tokens": Command("headgate.tools.tokens:main", "delegation tokens: create, list, renew, expire"),
     "txn": Command("headgate.tools.txn.command:main", "transactions: list, describe, find hanging ones, abort one"),
+    "census": Command("headgate.tools.census.command:main", "which clients a release of Kafka would break, and where"),
     "log": Command(
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
     ),

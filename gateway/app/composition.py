@@ -60,7 +60,7 @@ from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.stall_watch import StallWatch
-from headgate.gateway.runtime.tasks import Lock, Tasks
+from headgate.gateway.runtime.tasks import Lock, Task, Tasks
 from headgate.gateway.security.acls.observing import ObservingAuthorizer
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
 from headgate.gateway.security.quotas.rates import Windows
@@ -72,6 +72,7 @@ from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
+    from headgate.gateway.census.census import Census
     from headgate.gateway.http.access import HttpAccess
     from headgate.gateway.maintenance.cleaner_process import Worker
     from headgate.gateway.network.link_logins import MakeLogin
@@ -307,8 +308,21 @@ class BrokerParts:
             None if self.zookeeper is None else self.tls.get(config.inter_broker_listener),
         )
         self.lag = BrokerLag(self.services, self.other_brokers, self.log_manager.files)
+        self.census = self._make_census()
         self._listen()
         self._measure()
+
+    def _make_census(self) -> Census | None:
+        if not self.config.headgate_census:
+            return None
+        from headgate.gateway.census.census import make_census
+
+        census = make_census(
+            self.services, self.other_brokers, self.dispatcher.request_counts, lambda: self.server.drivers
+        )
+        census.measure(self.metrics)
+        self.server.on_end = census.fold
+        return census
 
     def _make_tls_reloads(self) -> TlsReloads | None:
         if not self.tls:
@@ -441,6 +455,7 @@ class BrokerParts:
             lambda _old, new, _names: self._apply_quotas(new),
             lambda *_: self.server.limit(self._limits()),
             *(() if self.services.tls_reloads is None else (self.services.tls_reloads.follow,)),
+            *(() if self.census is None else (self.census.follow,)),
             self.source.follow,
         ):
             self.metadata.on_change(listener)
@@ -497,6 +512,8 @@ class BrokerParts:
             TokenExpiry(self.metadata, self.config, self.clock, self.scheduler).start()
         if self.services.tls_reloads is not None:
             self.services.tls_reloads.start()
+        if self.census is not None:
+            self.census.start()
 
     def announce(self, ports: Mapping[str, int], resume: Callable[[StorageError | None], None]) -> None:
         """The listeners are open, each at this port; `resume`: see `MetadataSource.announce`."""
@@ -504,7 +521,12 @@ class BrokerParts:
 
     def leave(self, resume: Callable[[object], None]) -> None:
         """Give the leads of this broker to others; `resume` is called afterwards. Everything is served meanwhile."""
-        self.tasks.start(self.source.leave(self.partitions, self.tasks, self.links), resume)
+        self.tasks.start(self._leave(), resume)
+
+    def _leave(self) -> Task[None]:
+        if self.census is not None:
+            yield from self.census.flush()
+        yield from self.source.leave(self.partitions, self.tasks, self.links)
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HEALTH: Final = ("headgate.gateway.http.health", "headgate.gateway.http.json_body")
 _JSON: Final = ("headgate.gateway.http.json_body",)
+_CENSUS: Final = ("headgate.gateway.census.census_json",)
 _CONNECTIONS: Final = ("headgate.gateway.census.connections_json",)
 _EXPOSITION: Final = ("headgate.gateway.metrics.exposition",)
 
@@ -43,6 +44,9 @@ def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
     )
     answer_lag = HttpResource("the lag of groups, in records and in time", partial(_lag, parts.lag), broker_lag.MODULES)
     resources.add("/v1/lag.json", answer_lag)
+    resources.add(
+        "/v1/census.json", HttpResource("the clients of this broker, with verdicts", partial(_census, parts), _CENSUS)
+    )
     answer_connections = partial(_connections, parts)
     resources.add("/v1/connections.json", HttpResource("every open connection", answer_connections, _CONNECTIONS))
     return resources
@@ -50,6 +54,12 @@ def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
 
 def _lag(lag: BrokerLag) -> HttpAnswer:
     return HttpAnswer(JSON, lag.json())
+
+
+def _census(parts: BrokerParts) -> HttpAnswer:
+    from headgate.gateway.census import census_json
+
+    return census_json.answer(parts.census, parts.config.node_id, parts.clock.now_ms())
 
 
 def _connections(parts: BrokerParts) -> HttpAnswer:

@@ -86,6 +86,10 @@ class Settings:
      ("The older name of headgate.http.listeners, for one release: host:port, or a port alone on the loopback interface."
       " listener.name.metrics.* are older names of listener.name.http.*."))
     headgate_log_format: str = row(STRING, "text", "text|json", "The format of log lines on stderr: text, or one JSON object a line.")
+    headgate_census: bool = row(BOOLEAN, "true", "",
+     "Whether this broker counts which versions of APIs each client uses, and keeps the counts in the topic __headgate_census.")
+    headgate_census_interval_ms: int = row(LONG, "60000", "100..",
+     "How often counts are taken from open connections, and new clients and versions are written to the topic. Counts of known ones are written once an hour.")
     headgate_lag_interval_ms: int = row(LONG, "10000", "100..", "How often the lag of groups is measured, while an HTTP listener serves it.")
     headgate_spark_checkpoints: tuple[str, ...] = row(LIST, "", "",
      ("Checkpoints of Spark's streaming queries on this machine, name:/directory, separated by commas: their lag is shown as that of groups spark:<name>."))

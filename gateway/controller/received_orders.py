@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from headgate.gateway.controller.elections import NO_EPOCH
 from headgate.gateway.controller.orders import LEADER_DURING_DELETE, Stop
-from headgate.gateway.metadata.image import INTERNAL_TOPICS, FailedReplicas, Image, Node, PartitionState
+from headgate.gateway.metadata.image import COORDINATOR_TOPICS, FailedReplicas, Image, Node, PartitionState
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.gateway.metadata.records import partition_records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -118,7 +118,7 @@ def with_ids(image: Image, topics: Iterable[OrderedTopic], ids: Mapping[str, byt
 
 def new_internal_topics(image: Image, topics: Iterable[OrderedTopic]) -> set[str]:
     """The internal topics that the image does not have yet."""
-    return {topic.name for topic in topics if topic.name in INTERNAL_TOPICS and topic.name not in image.topics}
+    return {topic.name for topic in topics if topic.name in COORDINATOR_TOPICS and topic.name not in image.topics}
 
 
 def with_all_partitions(topics: Iterable[OrderedTopic], counts: Mapping[str, int]) -> list[OrderedTopic]:

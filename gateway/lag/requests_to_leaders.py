@@ -47,9 +47,10 @@ class _OneByOne:
 class RequestsToLeaders:
     """Asks the leaders of partitions; `follow` is a listener of the metadata."""
 
-    def __init__(self, brokers: OtherBrokers) -> None:
+    def __init__(self, brokers: OtherBrokers, name: str = "lag") -> None:
+        """`name`: that of the links, in the client ids of this broker."""
         self._tasks = brokers.tasks
-        self._requests = BrokerRequests("lag", _OneByOne(brokers.tasks.monotonic_ms), brokers)
+        self._requests = BrokerRequests(name, _OneByOne(brokers.tasks.monotonic_ms), brokers)
         self.follow = self._requests.follow
 
     def ask(self, leader: int, request: Message) -> Task[Any]:

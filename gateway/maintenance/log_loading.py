@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.metadata.image import COORDINATOR_TOPICS
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
@@ -160,7 +160,7 @@ class LogLoader:
         self._scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
         for directory in self._directories:
             keys = list(directory.log_directory.unopened)
-            directory.queue.extend(key for key in keys if key[0] in INTERNAL_TOPICS)
+            directory.queue.extend(key for key in keys if key[0] in COORDINATOR_TOPICS)
             run(self._queue_others(directory, keys))
             self._open_queued(directory)
 
@@ -175,7 +175,7 @@ class LogLoader:
             logger.error("cannot survey the logs of %s: %r", directory.log_directory.directory, error)
         directory.threads -= 1
         self.progress.bytes += sum(directory.work.values())
-        directory.queue.extend(in_order([key for key in keys if key[0] not in INTERNAL_TOPICS], directory.work))
+        directory.queue.extend(in_order([key for key in keys if key[0] not in COORDINATOR_TOPICS], directory.work))
         self._open_queued(directory)
 
     def _open_queued(self, directory: _Directory) -> None:
@@ -305,7 +305,7 @@ class LogLoader:
 
 def in_order(keys: Collection[TopicPartition], work: dict[TopicPartition, int]) -> list[TopicPartition]:
     """The order of opening: internal topics first, as groups wait for them; then the least to scan first. Pure."""
-    return sorted(keys, key=lambda key: (key[0] not in INTERNAL_TOPICS, work.get(key, 0), key))
+    return sorted(keys, key=lambda key: (key[0] not in COORDINATOR_TOPICS, work.get(key, 0), key))
 
 
 def _work(log_directory: LogDirectory, key: TopicPartition) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from headgate.gateway.security.acls.acls_image import NO_ACLS, AclsDraft, AclsImage, binding_of
 from headgate.gateway.security.sasl.scram_credentials import UserCredentials
 from headgate.gateway.security.tokens.delegation_token import NO_TOKENS, DelegationToken, Tokens, token_of
+from headgate.protocol.census import rows as census_rows
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
@@ -40,7 +41,11 @@ from headgate.protocol.topic_partition import TopicPartition
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
+CENSUS = census_rows.TOPIC
+COORDINATOR_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
+"""The topics that coordinators need."""
+INTERNAL_TOPICS = COORDINATOR_TOPICS | {CENSUS}
+"""The topics that clients do not write to."""
 _NOT_HOSTED, _NO_SUCH_ID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
 
 

@@ -100,6 +100,8 @@ class Server:
         self._accepting = trio.CancelScope()
         self.stopped = trio.Event()
         self._all_gone = trio.Event()
+        self.on_end: Callable[[Client], None] | None = None
+        """Called with the client of each connection that has ended."""
 
     def limit(self, limits: Limits) -> None:
         """Admit new connections by these limits; open ones stay. The memory budget and open sockets do not change."""
@@ -422,6 +424,8 @@ class Server:
     def _forget(self, driver: Driver) -> None:
         del self.drivers[driver]
         client = driver.connection.client
+        if self.on_end is not None:
+            self.on_end(client)
         self._quotas.closed_from(client.remote_host)
         if isinstance(driver, SocketDriver):
             self._quotas.closed(client.listener)

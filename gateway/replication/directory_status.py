@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.metadata.image import COORDINATOR_TOPICS
 
 if TYPE_CHECKING:
     from headgate.gateway.replication.append_queue import DiskMonitor
@@ -70,7 +70,7 @@ class DirectoryStatus:
 
     def refusal(self, topic: str) -> KafkaError | None:
         """The reason why clients cannot produce to a topic's partitions here; None if they can."""
-        return self.offline_error or (None if topic in INTERNAL_TOPICS else self.full_error)
+        return self.offline_error or (None if topic in COORDINATOR_TOPICS else self.full_error)
 
     def set_offline(self, error: KafkaError | None) -> None:
         """Set or clear the reason to write nothing."""

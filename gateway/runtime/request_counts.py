@@ -17,6 +17,8 @@ class CountedClient(Protocol):
     """A client with the counts of its requests."""
 
     requests: list[int]
+    folded: list[int]
+    """The counts at the last `take_new`."""
 
 
 class RequestCount(NamedTuple):
@@ -57,3 +59,11 @@ class RequestCounts:
         for (api_key, version), requests in zip(self._numbers, client.requests, strict=False):
             if requests:
                 yield RequestCount(api_key, version, requests)
+
+    def take_new(self, client: CountedClient) -> list[RequestCount]:
+        """The counts of a client since the last call."""
+        before = client.folded
+        missing = len(client.requests) - len(before)
+        rows = zip(self._numbers, client.requests, [*before, *[0] * missing], strict=False)
+        client.folded = list(client.requests)
+        return [RequestCount(*key, requests - folded) for key, requests, folded in rows if requests > folded]

@@ -112,8 +112,9 @@ def _run(
     connect: Callable[[BrokerConfig, Clock], ZooKeeperConnection | None],
 ) -> None:
     async def main() -> None:
+        settings_of_tests = f"log.dirs={directory}", "headgate.census=false"
         config = BrokerConfig.load(
-            "", [f"log.dirs={directory}", *(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]
+            "", [*settings_of_tests, *(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]
         )
         listener = MemoryListener()
         # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.

@@ -16,7 +16,9 @@ from headgate.spark.source.pushed_filters import PushedFilters
 from headgate.tools.client.cluster import shorten_list
 from headgate.tools.output import UsageError
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__headgate_census"}
+)
 
 DATA_LOSS: Final = (
     "Some data may have been lost because they are not available in Kafka any more: retention or DeleteRecords took "

@@ -14,7 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, PartitionRule
+from headgate.gateway.api.authorization import (
+    AclOperation,
+    AclResource,
+    Authorization,
+    PartitionRule,
+    acts_as_broker,
+)
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext, HandlerOutcome
@@ -31,6 +37,7 @@ from headgate.gateway.api.transactions.transaction_verification import (
     has_unverified,
     verify_at_once,
 )
+from headgate.gateway.metadata.image import CENSUS
 from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
 from headgate.gateway.replication.replica import Replica
@@ -235,7 +242,7 @@ def _convert(
     convert = prepare_message_set if context.version < BATCHES_SINCE else prepare_batches
     try:
         replica = broker.partitions.get(topic, data.index)
-        if replica.origin is BROKER:
+        if replica.origin is BROKER and not (topic == CENSUS and acts_as_broker(context)):
             _refuse_client(topic)
         replica.check_writable()
         if topic not in context.client.topics_written:

@@ -57,16 +57,8 @@ def test_every_path_is_answered(tmp_path: Path) -> None:
     node = HandlerBroker(tmp_path)
     parts = started(node)
     resources = make_resources(parts, state_of(parts))
-    assert resources.paths() == [
-        "/",
-        "/livez",
-        "/metrics",
-        "/readyz",
-        "/startupz",
-        "/v1/broker.json",
-        "/v1/connections.json",
-        "/v1/lag.json",
-    ]
+    of_tools = [f"/v1/{name}.json" for name in ("broker", "census", "connections", "lag")]
+    assert resources.paths() == ["/", "/livez", "/metrics", "/readyz", "/startupz", *of_tools]
     for path in resources.paths():
         resource = resources.find(path)
         assert resource is not None

@@ -4,68 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import headgate
-from headgate.gateway.api.context import Client
 from headgate.gateway.census import connections_json
-from headgate.gateway.census.connections_json import Now
-from headgate.gateway.network.connection import Connection
-from headgate.gateway.runtime.memory_budget import MemoryBudget
-from headgate.gateway.tests.builders import HandlerBroker, records
-from headgate.protocol.compiler import write
-from headgate.protocol.header import RequestHeader, write_request_header
+from headgate.gateway.census.tests.open_connections import NOW, OpenConnections, fetched, produced
+from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
-from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.schema import Message
 
 PAGE = Path(headgate.__file__).resolve().parents[2] / "docs" / "http.md"
-OPENED_MS, NOW = 5_000.0, Now(1_700_000_000_000, 9_000.0)
-
-
-class OpenConnections:
-    """The connections of a broker without sockets."""
-
-    def __init__(self, node: HandlerBroker) -> None:
-        self.node = node
-        self.connections: list[Connection] = []
-
-    def connect(self, principal: str = "User:ANONYMOUS") -> Connection:
-        client = Client("192.0.2.9", 50_000 + len(self.connections), "192.0.2.1", 9092, principal=principal)
-        parts = self.node.parts
-        connection = Connection(client, parts.dispatcher, 1 << 20, MemoryBudget(1 << 20), lambda *_: None)
-        connection.opened_ms = connection.active_ms = OPENED_MS
-        client.connection = connection
-        self.connections.append(connection)
-        return connection
-
-    def ask(self, connection: Connection, request: Message, version: int, client_id: str = "app") -> None:
-        frame = bytearray()
-        write_request_header(frame, RequestHeader(request.api_key, version, 7, client_id))
-        write(request, version, frame, [])
-        connection.receive(memoryview(bytearray(struct.pack(">i", len(frame)) + frame)), 8_000.0)
-        while connection.outgoing:
-            piece = connection.take()
-            if not isinstance(piece, bytes | bytearray | memoryview):
-                piece.release()
-
-    def answer(self, now: Now = NOW) -> dict[str, Any]:
-        drivers = [SimpleNamespace(connection=connection) for connection in self.connections]
-        counts = self.node.parts.dispatcher.request_counts
-        body = connections_json.answer(drivers, counts, 3, now).body
-        answer: dict[str, Any] = json.loads(b"".join(body))
-        return answer
-
-    def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.answer()["connections"]
-        return rows
 
 
 @pytest.fixture
@@ -73,16 +23,6 @@ def broker(tmp_path: Path) -> Iterator[OpenConnections]:
     node = HandlerBroker(tmp_path)
     yield OpenConnections(node)
     node.close()
-
-
-def produced(topic: str) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=records(b"value"))
-    return ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
-
-
-def fetched(topic: str, offset: int = 0) -> FetchRequest:
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic, partitions=[wanted])])
 
 
 def test_a_connection_shows_its_client_and_its_requests(broker: OpenConnections) -> None:
@@ -169,8 +109,7 @@ def test_an_answer_is_bounded(broker: OpenConnections, monkeypatch: pytest.Monke
 def test_a_connection_that_ends_meanwhile_has_no_row(broker: OpenConnections) -> None:
     for _ in range(25):
         broker.connect()
-    drivers = [SimpleNamespace(connection=connection) for connection in broker.connections]
-    slices = iter(connections_json.answer(drivers, broker.node.parts.dispatcher.request_counts, 3, NOW).body)
+    slices = iter(connections_json.answer(broker.drivers, broker.node.parts.dispatcher.request_counts, 3, NOW).body)
     text = next(slices)
     broker.connections[-1].close()
     assert len(json.loads(text + b"".join(slices))["connections"]) == 24

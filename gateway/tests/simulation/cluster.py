@@ -42,6 +42,7 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "1",
     "min.insync.replicas": str(MIN_IN_SYNC),
     "auto.create.topics.enable": "false",
+    "headgate.census": "false",
     "leader.imbalance.check.interval.seconds": "5",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",

@@ -34,7 +34,7 @@ from headgate.gateway.controller.received_orders import (
     with_leaders,
     without_id,
 )
-from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Node, Topic
+from headgate.gateway.metadata.image import COORDINATOR_TOPICS, Image, Node, Topic
 from headgate.gateway.runtime.tasks import PAUSE, Changes, Lock, Task, gather, within
 from headgate.gateway.zookeeper.controller.live_brokers import own_node
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -234,7 +234,7 @@ class ControllerOrders:
         found = yield from self._read_nodes(sorted(without_id(image, topics) | new_internal_topics(image, topics)))
         nodes = {name: node for name, node in (found or {}).items() if node is not None}
         ids = {name: node.topic_id for name, node in nodes.items() if node.topic_id}
-        counts = {name: len(node.partitions) for name, node in nodes.items() if name in INTERNAL_TOPICS}
+        counts = {name: len(node.partitions) for name, node in nodes.items() if name in COORDINATOR_TOPICS}
         errors, wanted, new = Errors(), list[list[MetadataRecord]](), list[str]()
         for topic in with_all_partitions(with_ids(image, topics, ids), counts):
             plan = yield from plan_topic(image, topic, self._deleted)
