@@ -184,7 +184,7 @@ class Census:
 
 
 def census_client(client: Client) -> CensusClient:
-    """The client of a connection, as the census tells clients apart."""
+    """The client of a connection, as the census distinguishes clients."""
     name, version = (None if text == "unknown" else text for text in (client.software_name, client.software_version))
     return CensusClient(client.principal, client.client_id, name, version, client.remote_host, client.listener)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.http import json_body
@@ -18,15 +18,11 @@ from headgate.protocol import registry
 from headgate.protocol.census.kafka_versions import newest
 from headgate.protocol.census.verdicts import judge, verdict_fields
 
+if TYPE_CHECKING:
+    from headgate.gateway.census.census import ConnectionDriver
+
 MAX_ROWS: Final = 10_000
 """A row takes a tenth of a millisecond of the loop; connections beyond these are counted in `omitted`."""
-
-
-class ConnectionDriver(Protocol):
-    """Moves the bytes of a connection."""
-
-    @property
-    def connection(self) -> Connection: ...
 
 
 class Now(NamedTuple):

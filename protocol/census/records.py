@@ -21,7 +21,7 @@ from headgate.protocol.census.rows import CensusClient, CensusRow, VersionUse, m
 _VALUE_VERSION: Final = 1
 
 
-class InvalidRecord(ValueError):
+class InvalidCensusRecord(ValueError):
     """A record that is none of the census; the text says why."""
 
 
@@ -36,30 +36,30 @@ def encode_value(uses: Iterable[VersionUse]) -> bytes:
 
 
 def decode_key(key: bytes) -> tuple[int, CensusClient]:
-    """The broker and the client of a record. Raises InvalidRecord."""
+    """The broker and the client of a record. Raises InvalidCensusRecord."""
     fields = _decoded(key)
     node_id = fields.pop("node_id", None)
     try:
         client = CensusClient(**fields)
     except TypeError as error:
-        raise InvalidRecord(f"the key is no client: {error}") from None
+        raise InvalidCensusRecord(f"the key is no client: {error}") from None
     texts = (client.principal, client.address, client.listener)
     optional = (client.client_id, client.software_name, client.software_version)
     if not isinstance(node_id, int) or not all(isinstance(text, str) for text in texts):
-        raise InvalidRecord("the key lacks the broker, or a part of the client")
+        raise InvalidCensusRecord("the key lacks the broker, or a part of the client")
     if not all(text is None or isinstance(text, str) for text in optional):
-        raise InvalidRecord("a part of the client is no text")
+        raise InvalidCensusRecord("a part of the client is no text")
     return node_id, client
 
 
 def decode_value(value: bytes) -> list[VersionUse]:
-    """The uses of a record. Raises InvalidRecord."""
+    """The uses of a record. Raises InvalidCensusRecord."""
     fields = _decoded(value)
     if fields.get("version") != _VALUE_VERSION:
-        raise InvalidRecord(f"the value has version {fields.get('version')!r}, and not {_VALUE_VERSION}")
+        raise InvalidCensusRecord(f"the value has version {fields.get('version')!r}, and not {_VALUE_VERSION}")
     uses = fields.get("uses")
     if not isinstance(uses, list) or not all(map(_is_use, uses)):
-        raise InvalidRecord("the value has no uses of five numbers each")
+        raise InvalidCensusRecord("the value has no uses of five numbers each")
     return [VersionUse(*use) for use in uses]
 
 
@@ -71,9 +71,9 @@ def _decoded(data: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"no JSON: {error}") from None
+        raise InvalidCensusRecord(f"no JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise InvalidRecord("no JSON object")
+        raise InvalidCensusRecord("no JSON object")
     return fields
 
 
@@ -96,7 +96,7 @@ class CensusRecords:
             self._rows.pop((node_id, client), None)
             if value is not None:
                 self._rows[node_id, client] = decode_value(value)
-        except InvalidRecord:
+        except InvalidCensusRecord:
             self.skipped += 1
 
     def rows(self) -> list[CensusRow]:

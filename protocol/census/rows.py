@@ -11,7 +11,7 @@ OTHERS: Final = "(others)"
 
 
 class CensusClient(NamedTuple):
-    """A client as the census tells clients apart. The software is None if it is not known."""
+    """A client as the census distinguishes clients. The software is None if it is not known."""
 
     principal: str
     client_id: str | None

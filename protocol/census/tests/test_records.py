@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.census.records import (
     CensusRecords,
-    InvalidRecord,
+    InvalidCensusRecord,
     decode_key,
     decode_value,
     encode_key,
@@ -56,7 +56,7 @@ def test_a_record_can_be_read_by_a_person() -> None:
     ids=range(11),
 )
 def test_another_key_is_none_of_the_census(key: bytes) -> None:
-    with pytest.raises(InvalidRecord):
+    with pytest.raises(InvalidCensusRecord):
         decode_key(key)
 
 
@@ -76,7 +76,7 @@ def test_another_key_is_none_of_the_census(key: bytes) -> None:
     ],
 )
 def test_another_value_is_none_of_the_census(value: bytes) -> None:
-    with pytest.raises(InvalidRecord):
+    with pytest.raises(InvalidCensusRecord):
         decode_value(value)
 
 

@@ -4,50 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.protocol.census.records import encode_key, encode_value
-from headgate.protocol.census.rows import TOPIC, CensusClient, VersionUse
-from headgate.protocol.messages.fetch import FetchRequest
-from headgate.protocol.records import batch
-from headgate.tools.arguments import now_ms
 from headgate.tools.census import reading
-from headgate.tools.census.command import main
-from headgate.tools.tests.command_output import CommandOutput
-from headgate.tools.tests.model_cluster import Log, ModelCluster
-
-CLIENT = CensusClient("User:a", "old", "librdkafka", "1.0.0", "192.0.2.1", "SSL")
-HOUR_MS = 3_600_000
-
-
-class CensusOfCluster:
-    """A modelled cluster whose topic a test fills."""
-
-    def __init__(self, model: ModelCluster, capsys: pytest.CaptureFixture[str]) -> None:
-        self.model = model
-        self._capsys = capsys
-
-    def keep(self, *records: tuple[bytes, bytes | None]) -> None:
-        """One batch of the topic, whose leader is the second broker."""
-        if TOPIC not in self.model.topics:
-            self.model.topics[TOPIC].append(Log(leader=1))
-        log = self.model.topics[TOPIC][0]
-        rows = [batch.Record(log.end + number, 1, *record) for number, record in enumerate(records)]
-        log.batches.append(bytes(batch.build(rows, base_offset=log.end)))
-        log.end += len(records)
-
-    def client(self, client_id: str, *versions: tuple[int, int], node_id: int = 0, age_ms: int = 0) -> None:
-        last_ms = now_ms() - age_ms
-        uses = [VersionUse(api_key, version, 5, last_ms - 10, last_ms) for api_key, version in versions]
-        self.keep((encode_key(node_id, CLIENT._replace(client_id=client_id)), encode_value(uses)))
-
-    def run(self, *arguments: str) -> CommandOutput:
-        code = main(arguments)
-        captured = self._capsys.readouterr()
-        return CommandOutput(code, captured.out, captured.err)
-
-
-@pytest.fixture
-def census(model: ModelCluster, capsys: pytest.CaptureFixture[str]) -> CensusOfCluster:
-    return CensusOfCluster(model, capsys)
+from headgate.tools.census.tests.census_of_cluster import HOUR_MS, CensusOfCluster
 
 
 def test_clients_that_break_are_an_alarm(census: CensusOfCluster) -> None:
@@ -74,27 +32,6 @@ def test_clients_that_are_gone_can_be_left_out(census: CensusOfCluster) -> None:
     assert census.run("--seen", "4h").code == 3
 
 
-def test_brokers_are_merged(census: CensusOfCluster) -> None:
-    census.client("old", (1, 2), node_id=0)
-    census.client("old", (1, 2), (1, 4), node_id=2)
-    (row,) = census.run("--json").rows
-    assert (row["node_ids"], row["requests"]) == ([0, 2], 15)
-
-
-def test_the_last_record_of_a_client_counts_over_many_pieces(
-    census: CensusOfCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "PIECE_BYTES", 1_000)
-    for number in range(40):
-        census.client(f"client-{number}", (1, 2), (0, 7))
-        census.client("again", (1, 11 + number % 2))
-    census.keep((b"not ours", None), (encode_key(0, CLIENT._replace(client_id="client-3")), None))
-    output = census.run("--json")
-    assert len(output.rows) == 40
-    assert len(census.model.of(FetchRequest)) > 10
-    assert output.errors[1] == "1 records of the topic are none of this version's, and are left out"
-
-
 def test_a_report_is_for_people(census: CensusOfCluster) -> None:
     census.client("old\x1b[31m", (1, 2))
     output = census.run("--table")
@@ -108,23 +45,6 @@ def test_a_cluster_without_a_census_says_what_to_do(census: CensusOfCluster) -> 
     output = census.run("--timeout", "1")
     assert output.code == 1
     assert output.errors == [reading.NO_CENSUS]
-
-
-def test_a_leader_that_is_gone_is_an_error(census: CensusOfCluster) -> None:
-    census.client("old", (1, 2))
-    census.model.dead.add(1)
-    output = census.run("--timeout", "0.2")
-    assert output.code == 1
-    assert output.errors[0].startswith("the census cannot be read: ")
-
-
-def test_damage_is_an_error(census: CensusOfCluster) -> None:
-    census.client("old", (1, 2))
-    log = census.model.topics[TOPIC][0]
-    log.batches[0] = log.batches[0][:61] + b"\xff" * (len(log.batches[0]) - 61)
-    output = census.run()
-    assert output.code == 1
-    assert output.errors[0].startswith("__headgate_census is damaged behind offset 0: ")
 
 
 @pytest.mark.parametrize("target", ["5.0", "newest", ""])
