@@ -30,6 +30,7 @@ from headgate.tools.txn.transactions import (
 
 _PARTITIONS_AT_ONCE = 500
 _PRODUCERS_AT_ONCE = 5000
+_TOO_OLD = Failure(ErrorCode.NONE, "the broker has no DescribeProducers: Kafka has it since 2.8")
 _UNKNOWN_PRODUCER = "no transactional id has this producer id"
 
 
@@ -85,6 +86,9 @@ def list_producers(
     """The idempotent and transactional producers of each partition, by producer id, and failures by partition."""
 
     def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, list[ActiveProducer]]:
+        if not client.serves(DescribeProducersRequest):
+            yield from dict.fromkeys(wanted, _TOO_OLD).items()
+            return
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             yield from _describe_producers(client, wanted[start : start + _PARTITIONS_AT_ONCE])
 

@@ -23,6 +23,9 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """Brokers remember the begin of a transaction after its end: only in these states it is an age."""
 _IDS_AT_ONCE = 200
 _DURATION_FILTER, _PATTERN = 1, 2  # the first versions of ListTransactions with these (KIP-994, KIP-1152)
+_TOO_OLD = Failure(
+    ErrorCode.NONE, "the broker has neither ListTransactions nor DescribeTransactions: Kafka has both since 3.0"
+)
 _NO_SUCH_ID = Failure(
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "there is no such transactional id; `headgate txn list` shows all"
 )
@@ -75,6 +78,9 @@ def list_transactions(
     oldest = _PATTERN if filters.pattern is not None else _DURATION_FILTER if filters.older_than_ms >= 0 else 0
 
     def ask(client: Client, nodes: list[int]) -> Answers[int, ListTransactionsResponse]:
+        if not client.serves(ListTransactionsRequest):
+            yield nodes[0], _TOO_OLD
+            return
         version = client.version(ListTransactionsRequest, newest=2, oldest=oldest)
         answer: ListTransactionsResponse = client.ask(request, version)
         yield nodes[0], Failure.of(answer.error_code) if answer.error_code else answer
@@ -97,6 +103,9 @@ def describe_transactions(
     """Transactions by id, and failures by id. An unknown id is a failure with TRANSACTIONAL_ID_NOT_FOUND."""
 
     def ask(client: Client, wanted: list[str]) -> Answers[str, ListedTransaction]:
+        if not client.serves(DescribeTransactionsRequest):
+            yield from dict.fromkeys(wanted, _TOO_OLD).items()
+            return
         for start in range(0, len(wanted), _IDS_AT_ONCE):
             request = DescribeTransactionsRequest(wanted[start : start + _IDS_AT_ONCE])
             for row in client.ask(request).transaction_states:
