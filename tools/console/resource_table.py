@@ -53,4 +53,18 @@ class ConsoleResource(NamedTuple):
 
 RESOURCES: Final[dict[str, ConsoleResource]] = {
     "brokers": ConsoleResource("brokers:brokers"),
+    "topics": ConsoleResource("topics:topics"),
+    "topic_figures": ConsoleResource("topics:topic_figures"),
+    "topic": ConsoleResource("topic:topic"),
+    "topic_configs": ConsoleResource("topic:topic_configs"),
+    "topic_groups": ConsoleResource("topic:topic_groups"),
+    "topic_producers": ConsoleResource("topic:topic_producers"),
+    "log_directories": ConsoleResource("log_directories:log_directories"),
+    "log_directory": ConsoleResource("log_directories:log_directory"),
+    "groups": ConsoleResource("groups:groups"),
+    "group_figures": ConsoleResource("groups:group_figures"),
+    "group": ConsoleResource("group:group"),
+    "transactions": ConsoleResource("transactions:transactions"),
+    "transaction_figures": ConsoleResource("transactions:transaction_figures"),
+    "open_transactions": ConsoleResource("transactions:open_transactions"),
 }

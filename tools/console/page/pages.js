@@ -4,4 +4,11 @@
 export const PAGES = [
   { path: "/", title: "Brokers", load: () => import("./pages/brokers.js") },
   { path: "/brokers", title: "Brokers", isListed: true, load: () => import("./pages/brokers.js") },
+  { path: "/topics", title: "Topics", isListed: true, load: () => import("./pages/topics.js") },
+  { path: "/topics/:topic", title: "Topic", load: () => import("./pages/topic.js") },
+  { path: "/groups", title: "Groups", isListed: true, load: () => import("./pages/groups.js") },
+  { path: "/groups/:group", title: "Group", load: () => import("./pages/group.js") },
+  { path: "/transactions", title: "Transactions", isListed: true, load: () => import("./pages/transactions.js") },
+  { path: "/log-directories", title: "Log directories", isListed: true, load: () => import("./pages/log_directories.js") },
+  { path: "/log-directories/:broker/:directory", title: "Log directory", load: () => import("./pages/log_directory.js") },
 ];

@@ -210,7 +210,7 @@ export function List({ name, columns, rows, filterLabel, empty, children, ...res
   const { query } = useRoute();
   const kept = useMemo(() => filterRows(rows, columns, query.filter), [rows, query.filter]);
   const count = kept.length === rows.length ? formatNumber(rows.length) : `${formatNumber(kept.length)} of ${formatNumber(rows.length)}`;
-  const noun = rows.length === 1 ? name.replace(/s$/, "") : name;
+  const noun = rows.length === 1 ? name.replace(/ies$/, "y").replace(/s$/, "") : name;
   return html`<div class="table-tools">
       <${Filter} label=${filterLabel ?? "Filter"} />
       ${children}

@@ -2,6 +2,11 @@
 import { html, useRef } from "./html.js";
 import { setQuery } from "./route.js";
 
+/** `onChoose` of tabs with different lists: the filter of the list before is left out. */
+export function chooseTab(name) {
+  setQuery({ tab: name, filter: null });
+}
+
 /** `tabs`: `[{name, title}]`; `chosen`: a name. The parameter `tab` of the address changes, or `onChoose(name)` is called. */
 export function Tabs({ tabs, chosen, onChoose, label }) {
   const list = useRef(null);

@@ -1,0 +1,205 @@
+// One group: lag by partition and by topic, and its members.
+import { GroupState, OffsetStatus } from "../components/group_badges.js";
+import { html, useMemo } from "../components/html.js";
+import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
+import { useResource } from "../components/resource.js";
+import { address, setQuery } from "../components/route.js";
+import { List } from "../components/table.js";
+import { chooseTab, Tabs } from "../components/tabs.js";
+
+const COMMITTED = "read_committed";
+
+export default function GroupPage({ values, query }) {
+  const { group } = values;
+  const isolation = query.isolation === COMMITTED ? COMMITTED : null;
+  const parameters = { group, isolation_level: isolation };
+  const { data, error, isLoading, reload } = useResource("group", parameters, { everyMs: 5000 });
+  return html`<${PageHead} title=${group} path=${[["Groups", address("/groups")]]}>
+      ${data && html`<${GroupState} state=${data.state} /><${Badge}>${data.type}<//>`}
+    <//>
+    ${error && html`<${Failure} error=${error} retry=${reload} />`} ${isLoading && html`<${Loading} what="the group" />`}
+    ${data && html`<${Group} data=${data} tab=${query.tab} isolation=${isolation} />`}`;
+}
+
+function Group({ data, tab = "partitions", isolation }) {
+  const topics = useMemo(() => byTopic(data.partitions), [data]);
+  const tabs = [
+    { name: "partitions", title: `Partitions (${data.partitions.length})` },
+    { name: "topics", title: `Topics (${topics.length})` },
+    { name: "members", title: `Members (${data.members.length})` },
+  ];
+  const outside = data.partitions_out_of_range;
+  return html`<${Figures}
+      items=${[
+        { label: "Lag", value: data.lag_records, kind: "number", reason: data.missing.lag ?? "Nothing is committed" },
+        { label: "Lag in time", value: data.lag_ms, kind: "duration", reason: data.missing.lag ?? "No time is known" },
+        { label: "Members", value: data.members.length, kind: "number", reason: data.missing.members },
+        { label: "Offsets out of range", value: outside, kind: "number", mood: outside ? "bad" : "" },
+        { label: "Assignor", value: data.assignor, reason: "The group has no members", isSmall: true },
+        { label: "Coordinator", value: data.coordinator, reason: "The broker has not named it", isSmall: true },
+      ]}
+    />
+    <${Missing} missing=${data.missing} />
+    <${Tabs} label="Parts of the group" tabs=${tabs} chosen=${tab} onChoose=${chooseTab} />
+    ${tab === "partitions" && html`<${Partitions} data=${data} isolation=${isolation} />`}
+    ${tab === "topics" && html`<${Topics} rows=${topics} />`} ${tab === "members" && html`<${Members} data=${data} />`}`;
+}
+
+/** A row for each topic: sums of records, and the largest age. */
+function byTopic(partitions) {
+  const topics = new Map();
+  for (const row of partitions) {
+    const sum = topics.get(row.topic) ?? { topic: row.topic, partitions: 0, lag_records: null, lag_ms: null };
+    sum.partitions += 1;
+    if (row.lag_records !== null) sum.lag_records = (sum.lag_records ?? 0) + row.lag_records;
+    if (row.lag_ms !== null) sum.lag_ms = Math.max(sum.lag_ms ?? 0, row.lag_ms);
+    topics.set(row.topic, sum);
+  }
+  return [...topics.values()];
+}
+
+const topicLink = (row) => html`<a tabindex="-1" href=${address("/topics", row.topic)}>${row.topic}</a>`;
+const NO_AGE = "Not known: nothing is committed, or the records have no time";
+
+const TOPIC_COLUMNS = [
+  { name: "topic", title: "Topic", value: (row) => row.topic, cell: topicLink, width: "minmax(160px, 3fr)" },
+  { name: "partitions", title: "Partitions", value: (row) => row.partitions, kind: "number", width: "100px" },
+  { name: "lag_records", title: "Lag", value: (row) => row.lag_records, reason: () => NO_AGE, kind: "number", width: "120px" },
+  { name: "lag_ms", title: "Lag in time", value: (row) => row.lag_ms, reason: () => NO_AGE, kind: "duration", width: "120px" },
+];
+
+function Topics({ rows }) {
+  return html`<${List} name="topics" columns=${TOPIC_COLUMNS} rows=${rows} rowKey=${(row) => row.topic} empty=${html`<${NoOffsets} />`} />`;
+}
+
+const PARTITION_COLUMNS = [
+  { name: "topic", title: "Topic", value: (row) => row.topic, cell: topicLink, width: "minmax(110px, 1.2fr)" },
+  { name: "partition", title: "Part.", hint: "Partition", value: (row) => row.partition, kind: "number", width: "58px", isSearched: true },
+  {
+    name: "committed_offset",
+    title: "Committed",
+    hint: "The next offset that the group reads",
+    value: (row) => row.committed_offset,
+    reason: (row) => `Status: ${row.status}`,
+    kind: "number",
+    width: "110px",
+    isWideOnly: true,
+  },
+  { name: "start_offset", title: "Start", value: (row) => row.start_offset, kind: "number", width: "100px", isWideOnly: true },
+  { name: "end_offset", title: "End", value: (row) => row.end_offset, kind: "number", width: "100px", isWideOnly: true },
+  {
+    name: "lag_records",
+    title: "Lag",
+    hint: "End less committed offset",
+    value: (row) => row.lag_records,
+    reason: (row) => `Status: ${row.status}`,
+    kind: "number",
+    width: "92px",
+  },
+  {
+    name: "lag_ms",
+    title: "In time",
+    hint: "The age of the oldest record that is not read",
+    value: (row) => row.lag_ms,
+    reason: () => NO_AGE,
+    kind: "duration",
+    width: "100px",
+  },
+  {
+    name: "status",
+    title: "Status",
+    hint: "Where the committed offset stands in the partition",
+    value: (row) => row.status,
+    cell: (row) => html`<${OffsetStatus} status=${row.status} />`,
+    width: "130px",
+    isWideOnly: true,
+  },
+  {
+    name: "client_id",
+    title: "Member",
+    value: (row) => (row.member_id ? `${row.client_id} ${row.host}` : null),
+    reason: () => "No member has the partition",
+    title_of: (row) => `${row.member_id}\nclient ${row.client_id} at ${row.host}`,
+    width: "minmax(150px, 1.4fr)",
+    isWideOnly: true,
+  },
+];
+const METADATA_COLUMN = {
+  name: "metadata",
+  title: "Metadata",
+  hint: "The client's own text beside the committed offset",
+  value: (row) => row.metadata || null,
+  width: "minmax(100px, 1fr)",
+  isWideOnly: true,
+};
+
+function Partitions({ data, isolation }) {
+  const hasMetadata = data.partitions.some((row) => row.metadata);
+  return html`<${List}
+    name="partitions"
+    columns=${hasMetadata ? [...PARTITION_COLUMNS, METADATA_COLUMN] : PARTITION_COLUMNS}
+    rows=${data.partitions}
+    rowKey=${(row) => `${row.topic}-${row.partition}`}
+    empty=${html`<${NoOffsets} />`}
+  >
+    <label class="row" title="Partitions end at their last stable offset, before the first open transaction">
+      <input
+        type="checkbox"
+        checked=${isolation === COMMITTED}
+        onChange=${() => setQuery({ isolation: isolation === COMMITTED ? null : COMMITTED })}
+      />
+      read_committed
+    </label>
+  <//>`;
+}
+
+function NoOffsets() {
+  return html`<${Empty} title="The group has committed nothing, and no member has a partition" />`;
+}
+
+const assignedTo = (row) =>
+  Object.entries(row.partitions)
+    .map(([topic, numbers]) => `${topic}: ${numbers.join(", ")}`)
+    .join("; ");
+
+const MEMBER_COLUMNS = [
+  { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(110px, 1fr)" },
+  { name: "host", title: "Host", value: (row) => row.host, width: "minmax(110px, 1fr)" },
+  { name: "instance_id", title: "Instance id", hint: "group.instance.id of a static member", value: (row) => row.instance_id, width: "110px", isWideOnly: true },
+  {
+    name: "count",
+    title: "Partitions",
+    value: (row) => Object.values(row.partitions).reduce((sum, numbers) => sum + numbers.length, 0),
+    kind: "number",
+    width: "92px",
+  },
+  {
+    name: "partitions",
+    title: "Assignment",
+    value: (row) => assignedTo(row) || null,
+    reason: () => "The member has no partition, or its protocol is its own",
+    width: "minmax(160px, 2fr)",
+    isWideOnly: true,
+  },
+  {
+    name: "epoch",
+    title: "Epoch",
+    hint: "The member epoch of KIP-848",
+    value: (row) => row.epoch,
+    reason: () => "A member of a classic group has none",
+    kind: "number",
+    width: "76px",
+    isWideOnly: true,
+  },
+  { name: "member_id", title: "Member id", value: (row) => row.member_id, width: "minmax(120px, 2fr)", isMono: true, isWideOnly: true },
+];
+
+function Members({ data }) {
+  return html`<${List}
+    name="members"
+    columns=${MEMBER_COLUMNS}
+    rows=${data.members}
+    rowKey=${(row) => row.member_id}
+    empty=${html`<${Empty} title="The group has no members now">Its committed offsets stay, until they expire.<//>`}
+  />`;
+}

@@ -1,0 +1,129 @@
+// Groups of every kind: names, types and states at once, members and lag for the rows in sight.
+import { useFiguresInSight } from "../components/figures_in_sight.js";
+import { formatShare } from "../components/format.js";
+import { GroupState, lagReason } from "../components/group_badges.js";
+import { html, useEffect, useMemo } from "../components/html.js";
+import { Badge, Empty, Failure, Loading, Missing, PageHead } from "../components/notices.js";
+import { useResource } from "../components/resource.js";
+import { address, go } from "../components/route.js";
+import { List } from "../components/table.js";
+
+const AT_ONCE = 100;
+
+function columns(missing) {
+  const reason = (row) => {
+    if (!row.has_offsets) return `A ${row.type} group has no committed offsets`;
+    return row.measured_ms ? lagReason(row, missing) : "Not asked for yet";
+  };
+  return [
+    {
+      name: "group",
+      title: "Group",
+      value: (row) => row.group,
+      cell: (row) => html`<a tabindex="-1" href=${address("/groups", row.group)}>${row.group}</a>`,
+      width: "minmax(130px, 3fr)",
+    },
+    {
+      name: "state",
+      title: "State",
+      value: (row) => row.state,
+      cell: (row) => html`<${GroupState} state=${row.state} />`,
+      width: "128px",
+      isWideOnly: true,
+    },
+    { name: "type", title: "Type", hint: "classic, consumer (KIP-848), share, streams, zookeeper", value: (row) => row.type, width: "96px", isWideOnly: true },
+    { name: "members", title: "Members", value: (row) => row.members, reason, kind: "number", width: "88px", isWideOnly: true },
+    {
+      name: "topics",
+      title: "Topics",
+      hint: "Topics with a committed offset or an assignment",
+      value: (row) => row.topics?.join(", "),
+      reason,
+      width: "minmax(120px, 2fr)",
+      isWideOnly: true,
+    },
+    {
+      name: "lag_records",
+      title: "Lag",
+      hint: "The sum over its partitions: end less committed offset",
+      value: (row) => row.lag_records,
+      reason,
+      kind: "number",
+      width: "104px",
+    },
+    {
+      name: "lag_ms",
+      title: "Lag in time",
+      hint: "The age of the oldest record that the group has not read",
+      value: (row) => row.lag_ms,
+      reason,
+      kind: "duration",
+      width: "112px",
+    },
+    {
+      name: "partitions_out_of_range",
+      title: "Out of range",
+      hint: "Partitions whose committed offset is below the start or beyond the end, or that are gone",
+      value: (row) => row.partitions_out_of_range,
+      cell: (row) =>
+        row.partitions_out_of_range
+          ? html`<${Badge} kind="bad">${row.partitions_out_of_range}<//>`
+          : row.partitions_out_of_range ?? "–",
+      reason,
+      kind: "number",
+      width: "112px",
+      isWideOnly: true,
+    },
+  ];
+}
+
+export default function GroupsPage() {
+  const { data, error, isLoading, reload } = useResource("groups", {}, { everyMs: 10_000 });
+  if (isLoading) return html`<${Loading} what="groups" />`;
+  return html`<${PageHead} title="Groups" />
+    ${error && html`<${Failure} error=${error} retry=${reload} />`} ${data && html`<${Groups} data=${data} />`}`;
+}
+
+function Groups({ data }) {
+  const listed = useMemo(
+    () => data.rows.map((row) => Object.fromEntries(data.columns.map((name, index) => [name, row[index]]))),
+    [data],
+  );
+  const { figures, missing, error, loading, onVisible, loadAll } = useFiguresInSight({
+    resource: "group_figures",
+    parameter: "group",
+    list: "groups",
+    key: "group",
+    most: AT_ONCE,
+  });
+  const rows = useMemo(() => listed.map((row) => ({ ...row, ...figures.get(row.group) })), [listed, figures]);
+  const wanted = listed.filter((row) => row.has_offsets).map((row) => row.group);
+  useEffect(() => {
+    if (wanted.length <= AT_ONCE) loadAll(wanted);
+  }, [wanted.length]);
+  const seen = useMemo(() => (shown) => onVisible(shown.filter((row) => row.has_offsets)), [onVisible]);
+  const isPartial = wanted.length > AT_ONCE && wanted.some((name) => !figures.has(name));
+  return html`<${Missing} missing=${{ ...data.missing, ...missing }} /> ${error && html`<${Failure} error=${error} />`}
+    <${List}
+      name="groups"
+      filterLabel="Filter groups"
+      columns=${columns(missing)}
+      rows=${rows}
+      rowKey=${(row) => row.group}
+      onOpen=${(row) => go(address("/groups", row.group))}
+      onVisible=${seen}
+      empty=${html`<${Empty} title="There are no groups yet">
+        A consumer with a group.id makes one when it subscribes or commits.
+      <//>`}
+    >
+      ${isPartial &&
+      html`<button
+        class="button small"
+        disabled=${loading !== null}
+        title="Lag is asked for the rows in sight; to sort or export by it, load all"
+        onClick=${() => loadAll(wanted)}
+      >
+        ${loading === null ? "Load all lags" : `Loading ${formatShare(loading)}`}
+      </button>`}
+    <//>`;
+}
