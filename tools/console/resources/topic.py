@@ -134,14 +134,23 @@ def config_row(config: ConfigDescription) -> dict[str, Any]:
     }
 
 
+class _TextParser(HTMLParser):
+    """Collects the text between the tags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+
 def text_of_html(document: str) -> str:
     """The text between the tags, with one space in place of all white space."""
-    parts: list[str] = []
-    parser = HTMLParser()
-    parser.handle_data = parts.append  # type: ignore[method-assign]
+    parser = _TextParser()
     parser.feed(document)
     parser.close()
-    return " ".join("".join(parts).split())
+    return " ".join("".join(parser.parts).split())
 
 
 # -------------------------------------------------------------------------------------------------------------- groups
