@@ -32,6 +32,8 @@ JVM_FLAGS = ["-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMilli
 JVM_FLAGS += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 JVM_FLAGS += ["-Djava.awt.headless=true"]
 
+JMX_RULES = Path(__file__).with_name("jmx_exporter.yaml")
+
 # The last two settings shorten the delay of deletion (by default 60 s, and 30 s after the start). The next repetition
 # waits until the files of the last one are deleted, so that no measurement pays for the deletion.
 _KRAFT_PROPERTIES = """\
@@ -135,6 +137,10 @@ class Launcher(ABC):
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         """The command to execute; also creates every file that the broker needs, outside of the measured start."""
 
+    def with_metrics(self, port: int) -> "Launcher":
+        """A launcher of the same program whose brokers serve `/metrics` at this port. Raises BenchError."""
+        raise BenchError(f"{self.name} at port {port} has no metrics")
+
     def start(self, directory: Path) -> Broker:
         shutil.rmtree(directory, ignore_errors=True)
         data = directory / "data"
@@ -203,6 +209,12 @@ class HeadgateLauncher(Launcher):
         """A launcher of the same program with these further settings, without other listeners."""
         return HeadgateLauncher(Path(self.program), self.zookeeper, settings)
 
+    def with_metrics(self, port: int) -> "HeadgateLauncher":
+        lag_ms = 100  # ten times a second, so that a reading has its share of the work
+        return self.with_settings(
+            {"headgate.http.listeners": f"http://127.0.0.1:{port}", "headgate.lag.interval.ms": str(lag_ms)}
+        )
+
     def start(self, directory: Path) -> Broker:
         self._chroot = f"/{uuid.uuid4()}"
         return super().start(directory)
@@ -225,10 +237,20 @@ class KafkaLauncher(Launcher):
 
     name = KAFKA
 
-    def __init__(self, jars: Path) -> None:
+    def __init__(self, jars: Path, options: Sequence[str] = ()) -> None:
+        """`options`: further ones of the JVM."""
         self.formatted: dict[str, bytes] = {}
         """The files of a formatted directory by name; every start copies them."""
+        self._jars = jars
+        self._options = options
         self.java = kafka_command(jars)
+
+    def with_metrics(self, port: int) -> "KafkaLauncher":
+        """The exporter as an agent, with rules as Strimzi's."""
+        agent = next((self._jars.parent / "jmxexporter").glob("*.jar"), None)
+        if agent is None:
+            raise BenchError(f"no JMX exporter in {self._jars.parent / 'jmxexporter'}; run `make jars`")
+        return KafkaLauncher(self._jars, [f"-javaagent:{agent.resolve()}=127.0.0.1:{port}:{JMX_RULES}"])
 
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         properties = directory / "server.properties"
@@ -242,7 +264,7 @@ class KafkaLauncher(Launcher):
         for name, content in self.formatted.items():
             if not (data / name).exists():
                 (data / name).write_bytes(content)
-        return [self.java[0], *JVM_FLAGS, *self.java[1:], "kafka.Kafka", str(properties)]
+        return [self.java[0], *JVM_FLAGS, *self._options, *self.java[1:], "kafka.Kafka", str(properties)]
 
     def _format(self, properties: Path) -> None:
         format_storage(self.java, properties, new_cluster_id())

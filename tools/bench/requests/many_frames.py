@@ -62,8 +62,8 @@ def describe_configs(names: Sequence[str]) -> RequestWriter:
     return writer
 
 
-def offset_commit(group_id: str, names: Sequence[str]) -> RequestWriter:
-    """OffsetCommit v8 of offset 0 in partition 0 of each topic, without a group membership."""
+def offset_commit(group_id: str, names: Sequence[str], partitions: Sequence[int] = (0,)) -> RequestWriter:
+    """OffsetCommit v8 of offset 0 in these partitions of each topic, without a group membership."""
     writer = RequestWriter(OFFSET_COMMIT, OFFSET_COMMIT_VERSION)
     writer.string(group_id)
     writer.int32(-1)
@@ -79,7 +79,7 @@ def offset_commit(group_id: str, names: Sequence[str]) -> RequestWriter:
 
     def write_topic(name: str) -> None:
         writer.string(name)
-        writer.array([0], write_partition)
+        writer.array(partitions, write_partition)
         writer.tags()
 
     writer.array(names, write_topic)

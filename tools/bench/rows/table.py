@@ -50,6 +50,8 @@ from headgate.tools.bench.rows.row import (
     ProduceRow,
     Row,
 )
+from headgate.tools.bench.rows.scrape import ROW as SCRAPE_ROW
+from headgate.tools.bench.rows.scrape import SCRAPE
 from headgate.tools.bench.rows.security import (
     ACL_SETTINGS,
     BesideRow,
@@ -250,6 +252,7 @@ ROWS: dict[str, Row] = {
         *_SECURE,
         *_BESIDE,
         *BYSTANDERS.values(),
+        SCRAPE_ROW,
     )
 }
 REPLICATED: dict[str, Row] = {row.name: row for row in REPLICATED_ROWS}
@@ -274,6 +277,7 @@ BY_NAME_ONLY = (
     IDLE_TLS_CONNECTIONS,
     *BESIDE,
     *BYSTANDERS,
+    SCRAPE,
     *CLUSTERS,
 )
 """Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); transactions

@@ -19,7 +19,7 @@ from headgate.tools.bench.measuring.target import Target
 from headgate.tools.bench.report import Journal, Progress
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError, exchange
-from headgate.tools.bench.rows import compaction
+from headgate.tools.bench.rows import compaction, scrape
 from headgate.tools.bench.rows.bystander import BYSTANDERS, BystanderRow, CreateTopicsRow, ManyMetadataRow
 from headgate.tools.bench.rows.coordinators.coordinator_load import coordinator_load
 from headgate.tools.bench.rows.coordinators.groups import RebalanceRow
@@ -104,6 +104,15 @@ def test_a_row_has_a_figure_for_everything_it_promises(target: Target, name: str
         assert sample.requests > 0
         assert sample.server_cpu_seconds > 0
         assert all(math.isfinite(figure.of(sample)) and figure.of(sample) > 0 for figure in row.figures)
+
+
+def test_a_scrape_shows_every_partition_and_group(target: Target) -> None:
+    row = replace(scrape.ROW, topics=3, partitions=2, groups=3)
+    with ExitStack() as stack:
+        runs = row.runs([replace(target, launcher=HeadgateLauncher())], stack)
+        sample = runs[target.name](0.2)
+    assert sample.requests > 1
+    assert all(figure.of(sample) > 0 for figure in row.figures)
 
 
 class Failing(MetadataRow):
