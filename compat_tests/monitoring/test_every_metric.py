@@ -37,7 +37,7 @@ OF_THE_DISK: Final = frozenset(
 def on_page() -> set[str]:
     """The families that the page has: the rows of its tables with a type or labels, not those without an answer."""
     answered = PAGE.read_text().partition("These names have no answer")[0]
-    return set(re.findall(r"^\| `((?:headgate|kafka)_\w+)`", answered, re.MULTILINE))
+    return set(re.findall(r"^\| `((?:headgate|kafka|process)_\w+)`", answered, re.MULTILINE))
 
 
 def is_on_a_disk(directory: Path) -> bool:

@@ -41,7 +41,9 @@ from headgate.gateway.maintenance.unread_offsets import UnreadOffsets
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metrics.broker_metrics import LoopLoad, measure_broker
 from headgate.gateway.metrics.partition_metrics import PartitionMetrics
-from headgate.gateway.metrics.replication_metrics import ReplicationMetrics
+from headgate.gateway.metrics.partition_survey import PartitionSurveys
+from headgate.gateway.metrics.process_metrics import ProcessMetrics
+from headgate.gateway.metrics.replication_metrics import measure_replication
 from headgate.gateway.network.admission.address_limits import AddressLimits
 from headgate.gateway.network.admission.connection_quotas import Limits
 from headgate.gateway.network.admission.settings import limits_of, proxies_of
@@ -488,11 +490,13 @@ class BrokerParts:
         self.metrics.gauge("unclean.elections", lambda: self.metadata.unclean_elections)
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
         node_id, detail = self.config.node_id, self.config.headgate_metrics_detail
-        ReplicationMetrics(self.metrics, self.partitions, self.fetchers, node_id, self._present_image)
-        failures = self.services.failures
-        PartitionMetrics(self.metrics, self.partitions, failures, node_id, self._present_image, detail)
+        surveys = PartitionSurveys(self.partitions, self.fetchers, node_id, self._present_image, detail)
+        surveys.register(self.metrics)
+        measure_replication(self.metrics, self.partitions, surveys)
+        PartitionMetrics(surveys, self.services.failures).register(self.metrics, self.partitions)
         load = LoopLoad(self.clock, thread_cpu_s)
-        measure_broker(self.metrics, self.services, self.server, self._present_image, load, self.log_manager.files)
+        measure_broker(self.metrics, self.services, self.server, self._present_image, load)
+        ProcessMetrics(self.log_manager.files).register(self.metrics)
 
     def _present_image(self) -> Image:
         return self.metadata.image

@@ -14,7 +14,6 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
-from headgate.storage.files import Files
 
 if TYPE_CHECKING:
     from headgate.gateway.api.context import Services
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 LEAST_PERIOD_S: Final = 0.5
 """The idle share of a shorter period is not shown: the one before stays."""
-IO_PATH: Final = "/proc/self/io"
-_READ, _WRITTEN = b"read_bytes", b"write_bytes"
 
 
 class LoopLoad:
@@ -54,7 +51,6 @@ def measure_broker(
     server: Server,
     image: Callable[[], Image],
     load: LoopLoad,
-    files: Files,
 ) -> None:
     """Register the metrics of the broker as a whole."""
     metrics.gauge("loop.cpu.seconds", load.cpu_s)
@@ -66,8 +62,6 @@ def measure_broker(
     metrics.gauge("memory.parsed.bytes", lambda: services.parsed_memory.used_bytes)
     metrics.gauge("conversions.waiting.bytes", lambda: services.conversions.waiting_bytes)
     metrics.labelled("listener.connections", ("listener",), lambda: _by_listener(server))
-    metrics.gauge("disk.read.bytes", lambda: _disk_bytes(files, _READ))
-    metrics.gauge("disk.written.bytes", lambda: _disk_bytes(files, _WRITTEN))
     _measure_cluster(metrics, services.config, image)
 
 
@@ -103,16 +97,3 @@ def _addresses(image: Image, config: BrokerConfig) -> list[tuple[tuple[str, ...]
 def _by_listener(server: Server) -> Iterator[tuple[tuple[str, ...], int]]:
     counts = Counter(driver.connection.client.listener for driver in server.drivers)
     return iter([((listener,), count) for listener, count in sorted(counts.items())])
-
-
-def _disk_bytes(files: Files, name: bytes) -> int:
-    """A number of `/proc/self/io`; 0 on a system without."""
-    try:
-        lines = files.read(IO_PATH).splitlines()
-    except OSError:
-        return 0
-    for line in lines:
-        key, _, value = line.partition(b": ")
-        if key == name:
-            return int(value)
-    return 0

@@ -146,4 +146,10 @@ METRICS = (
     Row("opening.bytes", "headgate_opening_bytes", GAUGE, "Bytes that the start scans, because the last stop was not clean."),
     Row("opening.bytes.left", "headgate_opening_left_bytes", GAUGE, "Bytes that are not scanned yet."),
     Row("opening.seconds.left", "headgate_opening_left_seconds", GAUGE, "The expected time until all partitions are open."),
+    Row("process.cpu.seconds", "process_cpu_seconds_total", COUNTER, "CPU time of the process (Linux; so are all of the process)."),
+    Row("process.resident.memory.bytes", "process_resident_memory_bytes", GAUGE, "Resident memory of the process."),
+    Row("process.virtual.memory.bytes", "process_virtual_memory_bytes", GAUGE, "Virtual memory of the process."),
+    Row("process.start.time.seconds", "process_start_time_seconds", GAUGE, "Start of the process, in seconds since 1970."),
+    Row("process.open.fds", "process_open_fds", GAUGE, "Open files and sockets of the process."),
+    Row("process.max.fds", "process_max_fds", GAUGE, "The most files and sockets that the process may open."),
 )

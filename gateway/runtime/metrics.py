@@ -48,8 +48,9 @@ class Histogram:
         return sum(self.buckets)
 
 
-Values: TypeAlias = Iterable[tuple[tuple[str, ...], int | float | Histogram]]
-"""Numbers or histograms, each with its label values."""
+Value: TypeAlias = tuple[tuple[str, ...], int | float | Histogram]
+"""A number or a histogram, with its label values."""
+Values: TypeAlias = Iterable[Value]
 
 
 class Labelled(NamedTuple):
@@ -59,8 +60,13 @@ class Labelled(NamedTuple):
     read: Callable[[], Values]
 
 
-TableRow: TypeAlias = tuple[tuple[str, ...], Sequence[int | float | None]]
-"""The label values of a row, and a number for each column; None: there is none."""
+class TableRows(NamedTuple):
+    """The rows of a table, by column: rows of their own would be thousands of objects for the garbage collector."""
+
+    texts: Sequence[str]
+    """The label values of each row, as `gateway.metrics.label_texts` writes them."""
+    columns: Sequence[Sequence[int | float | None]]
+    """The numbers of each column; None: the row has none."""
 
 
 class MetricTable(NamedTuple):
@@ -71,7 +77,7 @@ class MetricTable(NamedTuple):
 
     labels: tuple[str, ...]
     columns: tuple[str, ...]
-    read: Callable[[], Steps[Sequence[TableRow]]]
+    read: Callable[[], Steps[TableRows]]
 
 
 class Metrics:
@@ -99,9 +105,7 @@ class Metrics:
         """Register a metric with labels: `read` is called at each reading. A second of the same name replaces it."""
         self._labelled[name] = Labelled(labels, read)
 
-    def table(
-        self, labels: tuple[str, ...], columns: tuple[str, ...], read: Callable[[], Steps[Sequence[TableRow]]]
-    ) -> None:
+    def table(self, labels: tuple[str, ...], columns: tuple[str, ...], read: Callable[[], Steps[TableRows]]) -> None:
         """Register metrics of the same labels: `columns` has their names."""
         self.tables.append(MetricTable(labels, columns, read))
 

@@ -39,7 +39,7 @@ def test_another_controller_shows_the_cluster_in_place_of_this_broker(tmp_path: 
     node = HandlerBroker(tmp_path)
     services, metrics = node.services, Metrics()
     image = services.metadata.image._replace(controller_id=7)
-    measure_broker(metrics, services, node.parts.server, lambda: image, LoopLoad(node.time.clock, float), node.disk())
+    measure_broker(metrics, services, node.parts.server, lambda: image, LoopLoad(node.time.clock, float))
     found = metrics.snapshot()
     assert [found[name] for name in ("controller.active", "cluster.brokers", "cluster.topics")] == [0, 0, 0]
     assert list(metrics.read("broker.address")[1]) == []

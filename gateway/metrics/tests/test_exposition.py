@@ -1,11 +1,12 @@
 """The text that Prometheus reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.gateway.metrics.exposition import LINES_AT_ONCE, SAMPLES_AT_ONCE, exposition
-from headgate.gateway.runtime.metrics import Histogram, Metrics, TableRow
+from headgate.gateway.metrics.label_texts import label_text
+from headgate.gateway.runtime.metrics import Histogram, Metrics, TableRows
 from headgate.protocol.steps import Steps
 
 
@@ -53,28 +54,33 @@ def test_many_samples_come_in_parts_under_one_head() -> None:
     assert parsed(metrics)["headgate_requests_total", "A96", "0"] == 96
 
 
-def table(rows: list[TableRow]) -> Callable[[], Steps[list[TableRow]]]:
-    def read() -> Steps[list[TableRow]]:
+def table(
+    labels: Sequence[str], *rows: tuple[tuple[str, ...], tuple[float | None, ...]]
+) -> Callable[[], Steps[TableRows]]:
+    def read() -> Steps[TableRows]:
         yield
-        return rows
+        texts = [label_text(labels, values) for values, _ in rows]
+        return TableRows(texts, list(zip(*[numbers for _, numbers in rows], strict=True)))
 
     return read
 
 
 def test_a_table_has_a_line_for_each_row_and_name() -> None:
     metrics = Metrics()
-    rows: list[TableRow] = [(("t", "0"), (3, None)), (('quo"te\\', "1"), (4.5, 0))]
-    metrics.table(("topic", "partition"), ("partition.end.offset", "partition.leader"), table(rows))
+    labels = ("topic", "partition")
+    rows = (("t", "0"), (3, None)), (('quo"te\\\n', "1"), (4.5, 0))
+    metrics.table(labels, ("partition.end.offset", "partition.leader"), table(labels, *rows))
     found = parsed(metrics)
     assert found["headgate_partition_end_offset", "t", "0"] == 3
-    assert found["kafka_topic_partition_current_offset", 'quo"te\\', "1"] == 4.5
+    assert found["kafka_topic_partition_current_offset", 'quo"te\\\n', "1"] == 4.5
     assert ("kafka_topic_partition_leader", "t", "0") not in found
-    assert found["kafka_topic_partition_leader", 'quo"te\\', "1"] == 0
+    assert found["kafka_topic_partition_leader", 'quo"te\\\n', "1"] == 0
 
 
 def test_a_long_table_comes_in_parts() -> None:
     metrics, count = Metrics(), 2 * LINES_AT_ONCE + 1
-    metrics.table(("topic",), ("topic.partitions",), table([((f"t{number}",), (number,)) for number in range(count)]))
+    rows = [((f"t{number}",), (number,)) for number in range(count)]
+    metrics.table(("topic",), ("topic.partitions",), table(("topic",), *rows))
     parts = [part.count(b"\n") for part in exposition(metrics) if b"kafka_topic_partitions{" in part]
     assert parts == [LINES_AT_ONCE, LINES_AT_ONCE, 1]
     assert parsed(metrics)["kafka_topic_partitions", f"t{count - 1}"] == count - 1
@@ -83,7 +89,7 @@ def test_a_long_table_comes_in_parts() -> None:
 def test_sum_and_topics_are_one_metric() -> None:
     metrics = Metrics()
     metrics.gauge("bytes.in", lambda: 7)
-    metrics.table(("topic",), ("topic.bytes.in",), table([(("t",), (5,))]))
+    metrics.table(("topic",), ("topic.bytes.in",), table(("topic",), (("t",), (5,))))
     name = "kafka_server_brokertopicmetrics_bytesin_total"
     text = b"".join(exposition(metrics)).decode()
     assert text.count(f"# TYPE {name} counter") == 1
@@ -99,6 +105,18 @@ def test_labels_have_the_names_of_the_exporter_and_shares_its_unit() -> None:
     assert 'kafka_network_requestmetrics_requests_total{request="Fetch",version="12"} 7.0' in text
     assert "headgate_loop_idle_percent 75.0" in text
     assert "kafka_network_socketserver_networkprocessoravgidle_percent 0.75" in text
+
+
+def test_a_metric_with_several_names_is_read_once() -> None:
+    metrics, readings = Metrics(), list[str]()
+
+    def read() -> float:
+        readings.append("idle")
+        return 50.0
+
+    metrics.gauge("loop.idle.percent", read)
+    assert len([name for name, *_ in parsed(metrics) if "idle" in name]) == 3
+    assert readings == ["idle"]
 
 
 def test_surveys_end_before_the_first_metric_in_steps() -> None:

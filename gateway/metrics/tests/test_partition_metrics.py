@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
-from headgate.gateway.metrics.partition_metrics import BY_BROKER, BY_TOPIC, PartitionMetrics
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metrics.partition_metrics import PartitionMetrics
+from headgate.gateway.metrics.partition_survey import BY_BROKER, BY_TOPIC, PartitionSurveys
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -23,9 +27,14 @@ def led(tmp_path: Path) -> Iterator[LedPartition]:
 
 def rows(led: LedPartition, labels: tuple[str, ...]) -> dict[tuple[str, ...], dict[str, float | None]]:
     """The rows of the table with these labels, each by column."""
-    (table,) = [table for table in led.node.services.metrics.tables if table.labels == labels]
+    metrics = led.node.services.metrics
+    metrics.snapshot()  # makes a survey
+    (table,) = [table for table in metrics.tables if table.labels == labels]
+    texts, columns = finish(table.read())
+    numbers = zip(*columns, strict=True)
     return {
-        label_values: dict(zip(table.columns, numbers, strict=True)) for label_values, numbers in finish(table.read())
+        tuple(re.findall(r'="(.*?)"', text)): dict(zip(table.columns, row, strict=True))
+        for text, row in zip(texts, numbers, strict=True)
     }
 
 
@@ -111,11 +120,34 @@ def test_sums_keep_what_a_deleted_topic_had(led: LedPartition) -> None:
     assert sums(led)["bytes.in"] == before
 
 
+def test_two_readings_at_once_count_once(led: LedPartition) -> None:
+    led.produce(1)
+    before = sums(led)["records.in"]
+    led.produce(1)
+    metrics = led.node.services.metrics
+    for first, second in [(survey(), survey()) for survey in metrics.surveys]:
+        for _ in zip_longest(first, second):
+            pass
+    assert sums(led)["records.in"] == before + 1
+
+
+def test_a_new_log_of_a_name_counts_from_its_beginning(led: LedPartition) -> None:
+    led.order(live=(0,))
+    for count in (3, 1):
+        led.metadata.create_topic("again", 1)
+        replica = led.node.services.partitions.online["again", 0]
+        replica.log.bytes_in = count
+        assert sums(led)["bytes.in"] == (3 if count == 3 else 4)
+        led.metadata.delete_topic("again")
+
+
 def test_the_setting_decides_how_fine_the_metrics_are(led: LedPartition) -> None:
     services, labels = led.node.services, []
     for detail in (BY_TOPIC, BY_BROKER):
         metrics = Metrics()
-        PartitionMetrics(metrics, services.partitions, services.failures, 0, lambda: services.metadata.image, detail)
+        surveys = PartitionSurveys(services.partitions, led.node.parts.fetchers, 0, Image.empty, detail)
+        surveys.register(metrics)
+        PartitionMetrics(surveys, services.failures).register(metrics, services.partitions)
         labels.append([table.labels for table in metrics.tables])
         assert "bytes.in" in metrics.snapshot()
     assert labels == [[("topic",)], []]

@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.metrics.replication_metrics import AT_ONCE, ReplicationMetrics, count_leaderless
+from headgate.gateway.metrics.partition_survey import COUNTED_AT_ONCE, PartitionSurveys, count_leaderless
+from headgate.gateway.metrics.replication_metrics import measure_replication
 from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.runtime.metrics import Metrics
@@ -89,14 +90,17 @@ def test_elections_and_changes_of_sets_are_counted(led: LedPartition) -> None:
 
 def test_the_greatest_lag_of_a_followed_partition_is_measured(led: LedPartition) -> None:
     metrics, fetchers = Metrics(), cast("ReplicaFetchers", SimpleNamespace(lags=lambda: iter([0, 7, 3])))
-    ReplicationMetrics(metrics, led.node.services.partitions, fetchers, 0, Image.empty)
+    partitions = led.node.services.partitions
+    surveys = PartitionSurveys(partitions, fetchers, 0, Image.empty)
+    surveys.register(metrics)
+    measure_replication(metrics, partitions, surveys)
     assert metrics.snapshot()["replica.max.lag"] == 7
 
 
 def test_the_controller_counts_partitions_without_a_leader() -> None:
-    states = [PartitionState(leader, 0, (0, 1), (0,), 0) for leader in (0, -1, 1, -1)] * AT_ONCE
+    states = [PartitionState(leader, 0, (0, 1), (0,), 0) for leader in (0, -1, 1, -1)] * COUNTED_AT_ONCE
     topic = Topic("t", bytes(16), tuple(states), {})
     image = Image.empty()._replace(topics={"t": topic})
     steps = count_leaderless(image)
     assert sum(1 for _ in steps) == 4, "other work has its turn"
-    assert finish(count_leaderless(image)) == 2 * AT_ONCE
+    assert finish(count_leaderless(image)) == 2 * COUNTED_AT_ONCE
