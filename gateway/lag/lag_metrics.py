@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from headgate.gateway.lag.readers import GroupLag, LagSurvey
 from headgate.gateway.metrics.label_texts import escape, label_text
 from headgate.gateway.metrics.partition_survey import BY_BROKER, BY_PARTITION, BY_TOPIC, DETAILS
-from headgate.gateway.runtime.metrics import Metrics, TableRows
+from headgate.gateway.runtime.metrics import Metrics, MetricRows
 from headgate.protocol.steps import Steps
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ GROUP_COLUMNS: Final = ("group.members", "group.lag.sum.records", "group.lag.max
 VERDICT_COLUMNS: Final = ("group.verdict",)
 COLUMNS: Final = (*PARTITION_COLUMNS, *TOPIC_COLUMNS, *GROUP_COLUMNS, *VERDICT_COLUMNS)
 
-MakeRows: TypeAlias = Callable[[LagSurvey], Steps[TableRows]]
+MakeRows: TypeAlias = Callable[[LagSurvey], Steps[MetricRows]]
 Number: TypeAlias = int | float | None
 
 
@@ -44,14 +44,14 @@ def register(metrics: Metrics, collector: LagCollector, detail: str) -> None:
             metrics.table(labels, columns, _reading(collector, make))
 
 
-def _reading(collector: LagCollector, make: MakeRows) -> Callable[[], Steps[TableRows]]:
-    def read() -> Steps[TableRows]:
+def _reading(collector: LagCollector, make: MakeRows) -> Callable[[], Steps[MetricRows]]:
+    def read() -> Steps[MetricRows]:
         return (yield from make((yield from collector.survey())))
 
     return read
 
 
-def partition_rows(survey: LagSurvey) -> Steps[TableRows]:
+def partition_rows(survey: LagSurvey) -> Steps[MetricRows]:
     """A row for each partition of each group."""
     texts = list[str]()
     offsets, records, seconds = columns = list[Number](), list[Number](), list[Number]()
@@ -68,10 +68,10 @@ def partition_rows(survey: LagSurvey) -> Steps[TableRows]:
             seconds.append(row.seconds)
             if len(texts) % ROWS_AT_ONCE == 0:
                 yield
-    return TableRows(texts, columns)
+    return MetricRows(texts, columns)
 
 
-def topic_rows(survey: LagSurvey) -> Steps[TableRows]:
+def topic_rows(survey: LagSurvey) -> Steps[MetricRows]:
     """A row for each topic of each group: sums over its partitions."""
     texts = list[str]()
     offsets, records = columns = list[Number](), list[Number]()
@@ -91,10 +91,10 @@ def topic_rows(survey: LagSurvey) -> Steps[TableRows]:
             count += 1
             if count % ROWS_AT_ONCE == 0:
                 yield
-    return TableRows(texts, columns)
+    return MetricRows(texts, columns)
 
 
-def group_rows(survey: LagSurvey) -> Steps[TableRows]:
+def group_rows(survey: LagSurvey) -> Steps[MetricRows]:
     """A row for each group."""
     texts = list[str]()
     members, records, most, seconds = columns = list[Number](), list[Number](), list[Number](), list[Number]()
@@ -106,10 +106,10 @@ def group_rows(survey: LagSurvey) -> Steps[TableRows]:
         seconds.append(group.seconds)
         if len(texts) % ROWS_AT_ONCE == 0:
             yield
-    return TableRows(texts, columns)
+    return MetricRows(texts, columns)
 
 
-def verdict_rows(survey: LagSurvey) -> Steps[TableRows]:
+def verdict_rows(survey: LagSurvey) -> Steps[MetricRows]:
     """The verdict on each group that has one, as a label."""
     texts = list[str]()
     for group in survey.groups:
@@ -117,7 +117,7 @@ def verdict_rows(survey: LagSurvey) -> Steps[TableRows]:
             texts.append(label_text(VERDICT_LABELS, (group.name, group.verdict.value)))
             if len(texts) % ROWS_AT_ONCE == 0:
                 yield
-    return TableRows(texts, ([1] * len(texts),))
+    return MetricRows(texts, ([1] * len(texts),))
 
 
 def _most_records(group: GroupLag) -> int | None:

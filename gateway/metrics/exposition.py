@@ -21,7 +21,14 @@ from prometheus_client.registry import Collector
 
 from headgate.gateway.metrics.kafka_names import FRACTIONS, KAFKA_NAMES
 from headgate.gateway.metrics.metrics_table import COUNTER, HISTOGRAM, METRICS, Row
-from headgate.gateway.runtime.metrics import LATENCY_BOUNDS_S, Histogram, Metrics, MetricTable, TableRows, Value
+from headgate.gateway.runtime.metrics import (
+    LATENCY_BOUNDS_S,
+    Histogram,
+    Metrics,
+    MetricTable,
+    MetricRows,
+    LabelledValue,
+)
 
 __all__ = ["CONTENT_TYPE_LATEST", "exposition"]
 
@@ -45,7 +52,7 @@ class _SingleMetric(Collector):
 class _TableText:
     """The rows of one table, as they are at this reading."""
 
-    def __init__(self, table: MetricTable, rows: TableRows) -> None:
+    def __init__(self, table: MetricTable, rows: MetricRows) -> None:
         self._first_label = table.labels[0]
         self._texts = rows.texts
         self._columns = dict(zip(table.columns, rows.columns, strict=True))
@@ -69,13 +76,13 @@ class _Read(NamedTuple):
     metrics: Metrics
     known: frozenset[str]
     tables: list[_TableText]
-    values: dict[str, tuple[tuple[str, ...], list[Value]]]
-    """What was read already: a metric with several names is read once."""
+    values: dict[str, tuple[tuple[str, ...], list[LabelledValue]]]
+    """The values by name: a metric with several names is read once."""
 
     def table(self, name: str) -> _TableText | None:
         return next((table for table in self.tables if name in table), None)
 
-    def read(self, name: str) -> tuple[tuple[str, ...], list[Value]]:
+    def read(self, name: str) -> tuple[tuple[str, ...], list[LabelledValue]]:
         """The label names of a metric, and its present values."""
         if name not in self.values:
             labels, values = self.metrics.read(name)
@@ -137,7 +144,7 @@ def _without_head(text: bytes) -> bytes:
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
 
 
-def _metric(row: Row, labels: tuple[str, ...], values: Iterable[Value]) -> Metric:
+def _metric(row: Row, labels: tuple[str, ...], values: Iterable[LabelledValue]) -> Metric:
     labels = tuple(row.labels.get(label, label) for label in labels)
     family: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
     if row.type == HISTOGRAM:

@@ -23,7 +23,7 @@ from headgate.gateway.metrics.partition_survey import (
     PartitionSurveys,
 )
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.metrics import Metrics, TableRows
+from headgate.gateway.runtime.metrics import Metrics, MetricRows
 from headgate.protocol.steps import Steps
 
 TOPICS_AT_ONCE: Final = 128
@@ -57,13 +57,13 @@ class PartitionMetrics:
         metrics.gauge("failed.fetches", lambda: self._failed(FETCH))
         metrics.gauge("replicated.bytes.out", lambda: partitions.replicated_bytes_out)
 
-    def by_partition(self) -> Steps[TableRows]:
+    def by_partition(self) -> Steps[MetricRows]:
         """The rows of all partitions that this broker leads."""
         survey = self._surveys.last
         yield
-        return TableRows(list(survey.texts.values()), survey.columns)
+        return MetricRows(list(survey.texts.values()), survey.columns)
 
-    def by_topic(self) -> Steps[TableRows]:
+    def by_topic(self) -> Steps[MetricRows]:
         """The rows of all topics of which this broker leads a partition."""
         found, topics, failures = self._surveys.last.topics, self._surveys.image().topics, self._failures
         texts = list[str]()
@@ -76,7 +76,7 @@ class PartitionMetrics:
             partitions.append(len(topics[name].partitions) if is_whole else None)
             if number % TOPICS_AT_ONCE == 0:
                 yield
-        return TableRows(texts, (*found.columns, produces, fetches, partitions))
+        return MetricRows(texts, (*found.columns, produces, fetches, partitions))
 
     def _sum(self, place: int) -> int:
         return self._surveys.sums[place]

@@ -49,7 +49,7 @@ PARTITION_COLUMNS: Final = (
 )
 _NOTHING: Final = (0,) * len(SUMS)
 
-Key = tuple[str, int]
+LogKey = tuple[str, int]
 
 
 def missed_replicas(replica: Replica, image: Image) -> int:
@@ -90,7 +90,7 @@ class PartitionSurvey:
         self.reassigning = self.leaderless = self.max_lag = 0
         self.follower_lags: dict[int, int] = {}
         """The greatest lag of each follower in a partition that is led here, by node id."""
-        self.texts: dict[Key, str] = {}
+        self.texts: dict[LogKey, str] = {}
         """The labels of the led partitions."""
         self.columns = [array("q") for _ in PARTITION_COLUMNS]
         self.topics = TopicSums()
@@ -145,7 +145,7 @@ class _Traffic:
     def __init__(self, sums: list[int]) -> None:
         """`sums`: those of the survey before."""
         self.sums = sums
-        self.places: dict[Key, int] = {}
+        self.places: dict[LogKey, int] = {}
         self._numbers = array("q")
 
     def add(self, replica: Replica, before: _Traffic) -> tuple[int, ...]:
@@ -162,7 +162,7 @@ class _Traffic:
                 self.sums[place] += number - then[place]
         return numbers
 
-    def of(self, key: Key) -> tuple[int, ...]:
+    def of(self, key: LogKey) -> tuple[int, ...]:
         """The traffic of a log."""
         place = self.places.get(key)
         return _NOTHING if place is None else tuple(self._numbers[place : place + len(SUMS)])

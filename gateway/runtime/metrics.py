@@ -48,9 +48,9 @@ class Histogram:
         return sum(self.buckets)
 
 
-Value: TypeAlias = tuple[tuple[str, ...], int | float | Histogram]
+LabelledValue: TypeAlias = tuple[tuple[str, ...], int | float | Histogram]
 """A number or a histogram, with its label values."""
-Values: TypeAlias = Iterable[Value]
+Values: TypeAlias = Iterable[LabelledValue]
 
 
 class Labelled(NamedTuple):
@@ -60,7 +60,7 @@ class Labelled(NamedTuple):
     read: Callable[[], Values]
 
 
-class TableRows(NamedTuple):
+class MetricRows(NamedTuple):
     """The rows of a table, by column: rows of their own would be thousands of objects for the garbage collector."""
 
     texts: Sequence[str]
@@ -77,7 +77,7 @@ class MetricTable(NamedTuple):
 
     labels: tuple[str, ...]
     columns: tuple[str, ...]
-    read: Callable[[], Steps[TableRows]]
+    read: Callable[[], Steps[MetricRows]]
 
 
 class Metrics:
@@ -105,7 +105,7 @@ class Metrics:
         """Register a metric with labels: `read` is called at each reading. A second of the same name replaces it."""
         self._labelled[name] = Labelled(labels, read)
 
-    def table(self, labels: tuple[str, ...], columns: tuple[str, ...], read: Callable[[], Steps[TableRows]]) -> None:
+    def table(self, labels: tuple[str, ...], columns: tuple[str, ...], read: Callable[[], Steps[MetricRows]]) -> None:
         """Register metrics of the same labels: `columns` has their names."""
         self.tables.append(MetricTable(labels, columns, read))
 

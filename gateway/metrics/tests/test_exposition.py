@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.gateway.metrics.exposition import LINES_AT_ONCE, SAMPLES_AT_ONCE, exposition
 from headgate.gateway.metrics.label_texts import label_text
-from headgate.gateway.runtime.metrics import Histogram, Metrics, TableRows
+from headgate.gateway.runtime.metrics import Histogram, Metrics, MetricRows
 from headgate.protocol.steps import Steps
 
 
@@ -56,11 +56,11 @@ def test_many_samples_come_in_parts_under_one_head() -> None:
 
 def table(
     labels: Sequence[str], *rows: tuple[tuple[str, ...], tuple[float | None, ...]]
-) -> Callable[[], Steps[TableRows]]:
-    def read() -> Steps[TableRows]:
+) -> Callable[[], Steps[MetricRows]]:
+    def read() -> Steps[MetricRows]:
         yield
         texts = [label_text(labels, values) for values, _ in rows]
-        return TableRows(texts, list(zip(*[numbers for _, numbers in rows], strict=True)))
+        return MetricRows(texts, list(zip(*[numbers for _, numbers in rows], strict=True)))
 
     return read
 

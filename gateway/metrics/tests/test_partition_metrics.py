@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -118,27 +117,6 @@ def test_sums_keep_what_a_deleted_topic_had(led: LedPartition) -> None:
     led.metadata.delete_topic("t")
     assert rows(led, ("topic", "partition")) == {}
     assert sums(led)["bytes.in"] == before
-
-
-def test_two_readings_at_once_count_once(led: LedPartition) -> None:
-    led.produce(1)
-    before = sums(led)["records.in"]
-    led.produce(1)
-    metrics = led.node.services.metrics
-    for first, second in [(survey(), survey()) for survey in metrics.surveys]:
-        for _ in zip_longest(first, second):
-            pass
-    assert sums(led)["records.in"] == before + 1
-
-
-def test_a_new_log_of_a_name_counts_from_its_beginning(led: LedPartition) -> None:
-    led.order(live=(0,))
-    for count in (3, 1):
-        led.metadata.create_topic("again", 1)
-        replica = led.node.services.partitions.online["again", 0]
-        replica.log.bytes_in = count
-        assert sums(led)["bytes.in"] == (3 if count == 3 else 4)
-        led.metadata.delete_topic("again")
 
 
 def test_the_setting_decides_how_fine_the_metrics_are(led: LedPartition) -> None:

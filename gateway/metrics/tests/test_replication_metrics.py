@@ -9,14 +9,13 @@ from typing import cast
 
 import pytest
 
-from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.metrics.partition_survey import COUNTED_AT_ONCE, PartitionSurveys, count_leaderless
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metrics.partition_survey import PartitionSurveys
 from headgate.gateway.metrics.replication_metrics import measure_replication
 from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetchers
 from headgate.gateway.replication.tests.test_in_sync_replicas import LedPartition
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.steps import finish
 
 
 @pytest.fixture
@@ -95,12 +94,3 @@ def test_the_greatest_lag_of_a_followed_partition_is_measured(led: LedPartition)
     surveys.register(metrics)
     measure_replication(metrics, partitions, surveys)
     assert metrics.snapshot()["replica.max.lag"] == 7
-
-
-def test_the_controller_counts_partitions_without_a_leader() -> None:
-    states = [PartitionState(leader, 0, (0, 1), (0,), 0) for leader in (0, -1, 1, -1)] * COUNTED_AT_ONCE
-    topic = Topic("t", bytes(16), tuple(states), {})
-    image = Image.empty()._replace(topics={"t": topic})
-    steps = count_leaderless(image)
-    assert sum(1 for _ in steps) == 4, "other work has its turn"
-    assert finish(count_leaderless(image)) == 2 * COUNTED_AT_ONCE
