@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from headgate.gateway.lag.readers import GroupLag, LagSurvey
 from headgate.gateway.metrics.label_texts import escape, label_text
 from headgate.gateway.metrics.partition_survey import BY_BROKER, BY_PARTITION, BY_TOPIC, DETAILS
-from headgate.gateway.runtime.metrics import Metrics, MetricRows
+from headgate.gateway.runtime.metrics import MetricRows, Metrics
 from headgate.protocol.steps import Steps
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from headgate.gateway.metrics.metrics_table import COUNTER, HISTOGRAM, METRICS, 
 from headgate.gateway.runtime.metrics import (
     LATENCY_BOUNDS_S,
     Histogram,
+    LabelledValue,
+    MetricRows,
     Metrics,
     MetricTable,
-    MetricRows,
-    LabelledValue,
 )
 
 __all__ = ["CONTENT_TYPE_LATEST", "exposition"]

@@ -23,7 +23,7 @@ from headgate.gateway.metrics.partition_survey import (
     PartitionSurveys,
 )
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.metrics import Metrics, MetricRows
+from headgate.gateway.runtime.metrics import MetricRows, Metrics
 from headgate.protocol.steps import Steps
 
 TOPICS_AT_ONCE: Final = 128

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.gateway.metrics.exposition import LINES_AT_ONCE, SAMPLES_AT_ONCE, exposition
 from headgate.gateway.metrics.label_texts import label_text
-from headgate.gateway.runtime.metrics import Histogram, Metrics, MetricRows
+from headgate.gateway.runtime.metrics import Histogram, MetricRows, Metrics
 from headgate.protocol.steps import Steps
 
 
