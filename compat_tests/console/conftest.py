@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from compat_tests.console.browser import console, opened_page
+from compat_tests.console.browser import ARGUMENTS, console, opened_page
+from compat_tests.console.open_cluster import OpenCluster, open_cluster
 from compat_tests.harness.broker import Broker
 from compat_tests.harness.toolchain import missing
 
@@ -18,7 +19,7 @@ def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     path = shutil.which("chromium") or missing("chromium is not on the path: apt-get install chromium")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS])
         yield started
         started.close()
 
@@ -35,3 +36,17 @@ def page(browser: Browser) -> Iterator[Page]:
     """A new visitor's page of 1280 pixels; an error in it fails the test."""
     with opened_page(browser) as page:
         yield page
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenCluster]:
+    """A filled broker with ACLs, users, quotas, groups, transactions."""
+    with open_cluster(tmp_path_factory.mktemp("console")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def filled_console(cluster: OpenCluster) -> Iterator[str]:
+    """The console of the filled broker."""
+    with console(cluster.bootstrap, cluster.http_arguments) as address:
+        yield address

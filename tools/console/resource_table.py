@@ -67,4 +67,13 @@ RESOURCES: Final[dict[str, ConsoleResource]] = {
     "transactions": ConsoleResource("transactions:transactions"),
     "transaction_figures": ConsoleResource("transactions:transaction_figures"),
     "open_transactions": ConsoleResource("transactions:open_transactions"),
+    "connections": ConsoleResource("clients:connections"),
+    "members": ConsoleResource("clients:members"),
+    "producers": ConsoleResource("clients:producers"),
+    "acls": ConsoleResource("access:acls"),
+    "access_decision": ConsoleResource("access:access_decision"),
+    "users": ConsoleResource("access:users"),
+    "quotas": ConsoleResource("access:quotas"),
+    "tokens": ConsoleResource("access:tokens"),
+    "features": ConsoleResource("features:features"),
 }

@@ -11,4 +11,6 @@ export const PAGES = [
   { path: "/transactions", title: "Transactions", isListed: true, load: () => import("./pages/transactions.js") },
   { path: "/log-directories", title: "Log directories", isListed: true, load: () => import("./pages/log_directories.js") },
   { path: "/log-directories/:broker/:directory", title: "Log directory", load: () => import("./pages/log_directory.js") },
+  { path: "/clients", title: "Clients", isListed: true, load: () => import("./pages/clients.js") },
+  { path: "/access", title: "Access", isListed: true, load: () => import("./pages/access.js") },
 ];

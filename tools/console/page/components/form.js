@@ -43,3 +43,13 @@ export function Form({ submit, onSubmit, children }) {
     <div class="row"><button class="button primary" disabled=${state.isBusy}>${submit}</button></div>
   </form>`;
 }
+
+/** The texts of some fields while they are edited: `[values, bind]`, where `bind(name)` are properties of a field. */
+export function useFields(initial) {
+  const key = JSON.stringify(initial);
+  const [state, setState] = useState({ key, values: initial });
+  const values = state.key === key ? state.values : initial;
+  const set = (name, value) => setState({ key, values: { ...values, [name]: value } });
+  const bind = (name) => ({ name, value: values[name] ?? "", onInput: (event) => set(name, event.target.value) });
+  return [values, bind];
+}
