@@ -34,6 +34,7 @@ TOGETHER: tuple[str | tuple[str, ...], ...] = (
         "compat_tests/spark/test_positions",
         "compat_tests/security/test_spark",
     ),
+    "compat_tests/console/test_",
     "compat_tests/families/test_kgo_suite",
     "compat_tests/storage/test_adoption",
     "compat_tests/tools/test_kafka_tools",
