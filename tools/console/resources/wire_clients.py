@@ -1,4 +1,4 @@
-"""Clients as any Kafka tells of them by its wire: members of groups, and idempotent or transactional producers.
+"""Clients as any Kafka names them on its wire: members of groups, and idempotent or transactional producers.
 
 The wire has no list of connections: a consumer without a group and a producer without idempotence stay unknown, and
 the software, versions, rates and errors of all clients.

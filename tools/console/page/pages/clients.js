@@ -63,7 +63,7 @@ function topicsText({ topics_written: written, topics_read: read }) {
 
 function stateText(row) {
   return [
-    row.breaks_on_kafka_4?.length ? "breaks on Kafka 4" : "",
+    row.kafka?.breaks ? `breaks on Kafka ${row.kafka.release}` : "",
     row.is_throttled ? "throttled" : "",
     row.last_error?.error ?? "",
     row.is_broker ? "broker" : "",
@@ -119,7 +119,8 @@ function sum(rows, name) {
 
 function Summary({ rows, omitted }) {
   const clients = rows.filter((row) => !row.is_broker);
-  const breaking = clients.filter((row) => row.breaks_on_kafka_4?.length).length;
+  const breaking = clients.filter((row) => row.kafka?.breaks).length;
+  const release = rows.find((row) => row.kafka)?.kafka.release ?? 4;
   const throttled = clients.filter((row) => row.is_throttled).length;
   return html`<${Figures}
       items=${[
@@ -128,7 +129,7 @@ function Summary({ rows, omitted }) {
         { label: "In", value: sum(clients, "in_bytes_per_second"), kind: "byteRate", reason: FIRST() },
         { label: "Out", value: sum(clients, "out_bytes_per_second"), kind: "byteRate", reason: FIRST() },
         { label: "Throttled", value: throttled, kind: "number", mood: throttled ? "warn" : "" },
-        { label: "Break on Kafka 4", value: breaking, kind: "number", mood: breaking ? "warn" : "" },
+        { label: `Break on Kafka ${release}`, value: breaking, kind: "number", mood: breaking ? "warn" : "" },
       ]}
     />
     ${omitted > 0 && html`<div class="notice">${formatNumber(omitted)} more connections are not shown.</div>`}`;
