@@ -65,7 +65,7 @@ def _member(common: dict[str, str], group: str, client_id: str, topic: str) -> I
             while not is_over.is_set():
                 record = consumer.poll(0.1)
                 if record is not None and not record.error() and not has_read.is_set():
-                    consumer.commit(record, asynchronous=False)
+                    consumer.commit(message=record, asynchronous=False)
                     has_read.set()
 
     thread = threading.Thread(target=poll)
