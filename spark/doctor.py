@@ -9,19 +9,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from headgate.spark.executors import ExecutorReport, NoExecutor, ask_executors
-from headgate.spark.installation import Installation, add_conf_option, find_installation, ports_of_brokers, probe_worker
+from headgate.spark.installation import Installation, add_conf_option, find_installation, probe_worker
 from headgate.spark.jar_sets import CONNECTOR, SETS, Jar
 from headgate.spark.jars import default_folder, is_right
 from headgate.tools.client.security_option import add_security_option
-from headgate.tools.output import CommandResult, Row, add_format_options, format_table, print_result, seconds
-
-OK, NOTE, WRONG = "ok", "note", "wrong"
+from headgate.tools.doctor.check_result import NOTE, OK, WRONG, CheckResult, result_of, table_lines
+from headgate.tools.doctor.cluster.advertised import check_brokers, dial_advertised
+from headgate.tools.output import add_format_options, print_result, seconds
 
 EXECUTORS_LIMIT_S: Final = 60.0
 OLDEST_JAVA, TESTED_JAVA = 17, (17, 21)
@@ -39,15 +39,6 @@ _TRANSITIVE: Final = (
     "org/slf4j/slf4j-api",
     "org/xerial/snappy/snappy-java",
 )
-
-
-class CheckResult(NamedTuple):
-    """The result of one check. `state`: OK, NOTE or WRONG; `cure`: the next step, "" for OK."""
-
-    check: str
-    state: str
-    found: str
-    cure: str = ""
 
 
 # ------------------------------------------------------------------------------------------------------ pure checks
@@ -213,32 +204,6 @@ def check_local_address(address: str | None, environment: Mapping[str, str]) -> 
     return CheckResult("address", OK, f"the host's name resolves to {address}")
 
 
-def check_brokers(bootstrap: str, dial: Callable[[str], Mapping[str, str | None]]) -> Iterator[CheckResult]:
-    """`dial`: error by advertised address, None if it answers; "" stands for the bootstrap address itself."""
-    answers = dict(dial(bootstrap))
-    failure = answers.pop("", None)
-    if failure is not None:
-        yield CheckResult("broker", WRONG, failure, "start the broker, or name another: --bootstrap-server host:port")
-        return
-    for address, reason in answers.items():
-        if reason is not None:
-            yield CheckResult(
-                "broker",
-                WRONG,
-                f"{bootstrap} answers, and advertises {address}: {reason}",
-                "executors dial the advertised address: set advertised.listeners of this broker",
-            )
-        elif address.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]"):
-            yield CheckResult(
-                "broker",
-                NOTE,
-                f"{address} answers here, on the loopback address",
-                "executors on other machines need advertised.listeners with an address that they reach",
-            )
-        else:
-            yield CheckResult("broker", OK, f"{address} answers, as advertised")
-
-
 def check_executors(answers: Sequence[ExecutorReport]) -> Iterator[CheckResult]:
     """What tasks in the cluster found: interpreter, packages, and each advertised address."""
     for answer in answers:
@@ -289,15 +254,11 @@ def main(arguments: Sequence[str]) -> int:
     installed = find_installation(os.environ, options.python)
     findings = list(examine(installed, os.environ))
     if options.bootstrap_server:
-        dialled = ports_of_brokers(options.bootstrap_server, options.timeout, options.security)
+        dialled = dial_advertised(options.bootstrap_server, options.timeout, options.security)
         findings += check_brokers(options.bootstrap_server, lambda _: dialled)
         if options.master and not options.master.startswith("local"):
             findings += _ask(options, installed.worker, [address for address in dialled if address])
-    rows: list[Row] = [finding._asdict() | {"cure": finding.cure or None} for finding in findings]
-    wrong = sum(finding.state == WRONG for finding in findings)
-    notes = [f"{wrong} of {len(findings)} checks are wrong"] if wrong else []
-    result = CommandResult(rows, notes=notes, is_alarm=bool(wrong))
-    return print_result("spark doctor", result, options, _lines)
+    return print_result("spark doctor", result_of(findings), options, table_lines)
 
 
 def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> Iterator[CheckResult]:
@@ -336,12 +297,3 @@ def examine(installed: Installation, environment: Mapping[str, str]) -> Iterator
     yield check_push_down(installed.settings)
     yield from check_poms(installed.maven_repository, jars)
     yield check_local_address(installed.own_address, environment)
-
-
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
-    """The table without cures, which are long; below it a line for each."""
-    yield from format_table([{name: row[name] for name in ("check", "state", "found")} for row in rows])
-    cures = [f"{row['check']}: {row['cure']}" for row in rows if row["cure"]]
-    if cures:
-        yield ""
-        yield from cures

@@ -14,10 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.protocol.security.client_security import ClientSecurity
 from headgate.spark.jars import installed_pyspark
-from headgate.tools.client.client import PLAINTEXT, Client, ClientError
-from headgate.tools.client.cluster import Cluster
 
 _PACKAGES: Final = ("numpy", "pandas", "pyarrow")
 _PROBE_S: Final = 20.0
@@ -137,23 +134,6 @@ def probe_worker(python: str) -> dict[str, str | None] | None:
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     return report
-
-
-def ports_of_brokers(bootstrap: str, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> dict[str, str | None]:
-    """Dial each address that a cluster advertises: error by address, None if it answers; "" is the bootstrap itself."""
-    try:
-        with Cluster(bootstrap, timeout_s=timeout_s, security=security) as cluster:
-            cluster.refresh([])
-    except ClientError as error:
-        return {"": str(error)}
-    found: dict[str, str | None] = {"": None}
-    for address in cluster.routing.addresses.values():
-        try:
-            Client(address, timeout_s=timeout_s, security=security).close()
-            found[address] = None
-        except ClientError as error:
-            found[address] = str(error)
-    return found
 
 
 def _version(name: str) -> str | None:

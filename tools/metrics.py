@@ -9,7 +9,7 @@ import argparse
 import base64
 import http.client
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
@@ -72,8 +72,19 @@ def _address(listener: str) -> str:
     return listener.partition("://")[2].partition("/")[0] if "://" in listener else listener
 
 
-def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAINTEXT, *, path: str = METRICS) -> str:
-    """The metrics that are served there, or the text at another path of the listener. Raises ReadError."""
+def read(
+    host: str,
+    port: int,
+    timeout_s: float,
+    security: ClientSecurity = PLAINTEXT,
+    *,
+    path: str = METRICS,
+    accepted: Collection[int] = (http.HTTPStatus.OK,),
+) -> str:
+    """The metrics that are served there, or the text at another path of the listener, with one of these statuses.
+
+    Raises ReadError.
+    """
     address = f"{host}:{port}"
     connection = _connection(host, port, timeout_s, security)
     try:
@@ -84,7 +95,7 @@ def read(host: str, port: int, timeout_s: float, security: ClientSecurity = PLAI
         raise ReadError(_explain(error, address, security)) from error
     finally:
         connection.close()
-    if response.status != http.HTTPStatus.OK:
+    if response.status not in accepted:
         reason = _REFUSALS.get(response.status, "is it an HTTP listener of Headgate?")
         raise ReadError(f"{address} answers {response.status} {response.reason}; {reason}")
     if len(body) > MAX_BYTES:

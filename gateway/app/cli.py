@@ -63,6 +63,10 @@ COMMANDS = {
     ),
     "service": Command("headgate.gateway.service.command:main", "print unit files of systemd for a broker"),
     "config": Command("headgate.gateway.app.cli:config", "say of every line of a server.properties what it does here"),
+    "doctor": Command(
+        "headgate.gateway.app.cli:doctor", "find what keeps a broker of any Kafka from being used, each with its cure"
+    ),
+    "bundle": Command("headgate.gateway.app.cli:bundle", "one archive for a report: settings masked, metrics, log, limits"),
 }
 
 # The parent process is gone: the broker has this time to stop.
@@ -256,6 +260,23 @@ def users(arguments: Sequence[str]) -> int:
     """`headgate users`: the tool, with the way to a store whose brokers do not run."""
     tool = import_module("headgate.tools.users")  # gateway and tools know nothing of each other; a command is both
     code: int = tool.main(arguments, _store_users)
+    return code
+
+
+def doctor(arguments: Sequence[str]) -> int:
+    """`headgate doctor`: the tool, with the checks of settings and of ZooKeeper that the broker itself makes."""
+    return _inspecting_tool("headgate.tools.doctor.command", arguments)
+
+
+def bundle(arguments: Sequence[str]) -> int:
+    """`headgate bundle`: as `doctor`."""
+    return _inspecting_tool("headgate.tools.bundle.command", arguments)
+
+
+def _inspecting_tool(module: str, arguments: Sequence[str]) -> int:
+    tool = import_module(module)
+    inspection = import_module("headgate.gateway.app.inspection")
+    code: int = tool.main(arguments, inspection.inspect_settings, inspection.inspect_zookeeper)
     return code
 
 

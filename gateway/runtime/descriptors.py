@@ -44,11 +44,21 @@ def max_connections_for(limit: int) -> int:
 
 def low_limit_warning(limit: int, max_connections: int) -> str | None:
     """A warning if the limit does not allow all permitted connections beside the segments; None if it does."""
-    wanted = USUAL_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections
+    wanted = _wanted_connections(max_connections)
     if max_connections_for(limit) >= wanted:
         return None
-    needed = wanted + RESERVED + min(MAX_OPEN_SEGMENTS, wanted + RESERVED)
     return (
         f"this process may have {limit} files open, which leaves {max_connections_for(limit)} connections beside its"
-        f" logs; raise the limit to {needed} for {wanted} connections (`ulimit -Hn`, or LimitNOFILE= of a systemd unit)"
+        f" logs; raise the limit to {needed_for(max_connections)} for {wanted} connections (`ulimit -Hn`, or LimitNOFILE="
+        " of a systemd unit)"
     )
+
+
+def needed_for(max_connections: int) -> int:
+    """The limit that allows all permitted connections beside the segments."""
+    least = _wanted_connections(max_connections) + RESERVED
+    return least + min(MAX_OPEN_SEGMENTS, least)
+
+
+def _wanted_connections(max_connections: int) -> int:
+    return USUAL_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections

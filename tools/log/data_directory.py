@@ -74,7 +74,7 @@ class DataDirectory:
         """Read the checkpoints and the lock; each of the files may be missing."""
         data = cls(path, is_clean=files.exists(f"{path}/{CLEAN_SHUTDOWN}"))
         with data._collect_problem(f"{path}/{LOCK}"):
-            data.lock_holder = _lock_holder(f"{path}/{LOCK}")
+            data.lock_holder = lock_holder(f"{path}/{LOCK}")
         data.recovery_points = data._offsets(files, RECOVERY_POINTS)
         data.high_watermarks = data._offsets(files, HIGH_WATERMARKS)
         data.start_offsets = data._offsets(files, START_OFFSETS)
@@ -118,7 +118,7 @@ def is_empty(files: Files, path: str) -> bool:
     return files.exists(path) and not files.size(path)
 
 
-def _lock_holder(path: str) -> int | None:
+def lock_holder(path: str) -> int | None:
     """The process id of the holder of a file's POSIX lock, as Headgate and Kafka take it. The lock is not acquired."""
     if fcntl is None or sys.platform != "linux" or not Path(path).is_file():
         return None
