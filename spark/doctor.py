@@ -18,9 +18,10 @@ from headgate.spark.executors import ExecutorReport, NoExecutor, ask_executors
 from headgate.spark.installation import Installation, add_conf_option, find_installation, probe_worker
 from headgate.spark.jar_sets import CONNECTOR, SETS, Jar
 from headgate.spark.jars import default_folder, is_right
+from headgate.tools.client.client import ClientError
 from headgate.tools.client.security_option import add_security_option
 from headgate.tools.doctor.check_result import NOTE, OK, WRONG, CheckResult, result_of, table_lines
-from headgate.tools.doctor.cluster.advertised import check_brokers, dial_advertised
+from headgate.tools.doctor.cluster.advertised import check_advertised, dial_advertised
 from headgate.tools.output import add_format_options, print_result, seconds
 
 EXECUTORS_LIMIT_S: Final = 60.0
@@ -254,11 +255,22 @@ def main(arguments: Sequence[str]) -> int:
     installed = find_installation(os.environ, options.python)
     findings = list(examine(installed, os.environ))
     if options.bootstrap_server:
-        dialled = dial_advertised(options.bootstrap_server, options.timeout, options.security)
-        findings += check_brokers(options.bootstrap_server, lambda _: dialled)
+        addresses, rows = _dial(options)
+        findings += rows
         if options.master and not options.master.startswith("local"):
-            findings += _ask(options, installed.worker, [address for address in dialled if address])
+            findings += _ask(options, installed.worker, addresses)
     return print_result("spark doctor", result_of(findings), options, table_lines)
+
+
+def _dial(options: argparse.Namespace) -> tuple[list[str], list[CheckResult]]:
+    """The addresses that the brokers advertise, and whether they answer here."""
+    bootstrap = options.bootstrap_server
+    try:
+        dialled = dial_advertised(bootstrap, options.timeout, options.security)
+    except ClientError as error:
+        cure = "start the broker, or name another: --bootstrap-server host:port"
+        return [], [CheckResult("broker", WRONG, str(error), cure)]
+    return [one.address for one in dialled], list(check_advertised(bootstrap, dialled, "executors"))
 
 
 def _ask(options: argparse.Namespace, worker: str, addresses: Sequence[str]) -> Iterator[CheckResult]:

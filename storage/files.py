@@ -420,10 +420,15 @@ class Files:
 class Lock:
     """An exclusive lock, held until `release` or the end of the process.
 
-    It combines two kinds: flock also works between log managers of one process; Apache Kafka takes the POSIX lock.
+    It combines two kinds: flock also works between log managers of one process; Apache Kafka takes the POSIX lock. A
+    process loses its POSIX lock when it closes any descriptor of the file: so the holder never opens the file again.
     """
 
+    process_id = 0
+    """The holder; 0 if it is no process of this system."""
+
     def __init__(self, path: str) -> None:
+        self.process_id = os.getpid()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if fcntl is not None:
             self._take(path)

@@ -6,7 +6,6 @@ starts a broker, writes a file, or changes ZooKeeper.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from headgate.gateway.config import BrokerConfig, ConfigError, catalogue
 from headgate.protocol import properties
 
 if TYPE_CHECKING:
+    from headgate.gateway.runtime.clock import Clock
     from headgate.gateway.runtime.tasks import Task
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.session import Session
@@ -94,12 +94,13 @@ def inspect_zookeeper(text: str, overrides: Sequence[str], source: str, timeout_
     waiting = f"zookeeper.connection.timeout.ms={round(timeout_s * 1000)}"
     try:
         config = BrokerConfig.load(text, [*overrides, waiting], source)
-        began = time.monotonic()
-        connection = connect(config, SystemClock())
+        clock = SystemClock()
+        began_ms = clock.monotonic_ms()
+        connection = connect(config, clock)
         assert connection is not None, "zookeeper.connect is set"
-        report["session_ms"] = (time.monotonic() - began) * 1000
+        report["session_ms"] = clock.monotonic_ms() - began_ms
         try:
-            _read_nodes(connection, report)
+            _read_nodes(connection, clock, report)
         finally:
             connection.close()
         if not report["has_chroot"]:
@@ -112,14 +113,14 @@ def inspect_zookeeper(text: str, overrides: Sequence[str], source: str, timeout_
     return report
 
 
-def _read_nodes(connection: ZooKeeperConnection, report: dict[str, Any]) -> None:
+def _read_nodes(connection: ZooKeeperConnection, clock: Clock, report: dict[str, Any]) -> None:
     """Raises StorageError."""
     report |= {"has_chroot": connection.has_chroot, "cluster_id": connection.cluster_id}
     if not connection.has_chroot:
         return
-    began = time.monotonic()
+    began_ms = clock.monotonic_ms()
     report |= connection.complete(partial(_cluster, connection.session), "the brokers of the cluster")
-    report["read_ms"] = (time.monotonic() - began) * 1000
+    report["read_ms"] = clock.monotonic_ms() - began_ms
 
 
 def _cluster(session: Session) -> Task[dict[str, Any]]:

@@ -49,8 +49,8 @@ def low_limit_warning(limit: int, max_connections: int) -> str | None:
         return None
     return (
         f"this process may have {limit} files open, which leaves {max_connections_for(limit)} connections beside its"
-        f" logs; raise the limit to {needed_for(max_connections)} for {wanted} connections (`ulimit -Hn`, or LimitNOFILE="
-        " of a systemd unit)"
+        f" logs; raise the limit to {needed_for(max_connections)} for {wanted} connections (`ulimit -Hn`, or"
+        " LimitNOFILE= of a systemd unit)"
     )
 
 

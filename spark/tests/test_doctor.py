@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from headgate.spark import doctor
-from headgate.spark.doctor import NOTE, OK, WRONG, CheckResult
 from headgate.spark.executors import ExecutorReport, NoExecutor
 from headgate.spark.installation import Installation
 from headgate.spark.jar_sets import Jar
+from headgate.tools.doctor.check_result import NOTE, OK, WRONG, CheckResult
+from headgate.tools.doctor.cluster.advertised import AdvertisedAddress
 
 CONTENT = b"a jar"
 JAR = Jar("org.example:thing_2.13:1.0", hashlib.sha256(CONTENT).hexdigest())
@@ -151,13 +152,13 @@ def test_the_own_address() -> None:
     assert doctor.check_local_address("10.0.0.1", {}).state == OK
 
 
-def test_brokers_are_dialled_as_advertised() -> None:
-    answers = {"": None, "localhost:9092": None, "broker.example:9092": None, "inner:9092": "no broker answers"}
-    found = list(doctor.check_brokers("b:9092", lambda bootstrap: answers))
-    assert [one.state for one in found] == [NOTE, OK, WRONG]
-    assert "advertised.listeners" in found[2].cure
-    (one,) = doctor.check_brokers("b:9092", lambda bootstrap: {"": "no broker answers at b:9092"})
-    assert one.state == WRONG
+@pytest.mark.sockets
+def test_a_bootstrap_that_does_not_answer(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_installation", lambda environment, worker: installation())
+    assert doctor.main(["--json", "--bootstrap-server", "127.0.0.1:1"]) == 3
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["check"], last["state"]) == ("broker", WRONG)
+    assert "no broker answers" in last["found"]
 
 
 def test_executors_tell_what_they_reach_and_have() -> None:
@@ -184,7 +185,7 @@ def test_a_cluster_is_asked_and_a_local_master_is_not(
         raise NoExecutor("no task ended within 60 s")
 
     monkeypatch.setattr(doctor, "find_installation", lambda environment, worker: installation())
-    monkeypatch.setattr(doctor, "ports_of_brokers", lambda bootstrap, timeout_s, _security: {"": None, "b:9092": None})
+    monkeypatch.setattr(doctor, "dial_advertised", lambda *_: [AdvertisedAddress(0, "b:9092")])
     monkeypatch.setattr(doctor, "ask_executors", ask)
     words = ["--json", "--bootstrap-server", "b:9092", "--conf", "spark.cores.max=2"]
     doctor.main([*words, "--master", "local[2]"])

@@ -148,6 +148,11 @@ class LogDirectory:
         """The id of the cluster to which the directory belongs, 22 characters."""
         return self.meta.cluster_id
 
+    @property
+    def process_id(self) -> int:
+        """The process that has the lock: this one."""
+        return self._lock.process_id
+
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether the directory has this partition, open or not."""
         return key in self._states

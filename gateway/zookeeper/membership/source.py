@@ -336,8 +336,8 @@ def _owner(base: SourceParts) -> SessionOwner:
     locks = {log_directory.meta.directory_id: f"{log_directory.directory}/{LOCK}" for log_directory in base.log_manager}
     try:
         boot = files.read(_BOOT_ID).decode().strip()
-        process = int(files.read(next(iter(locks.values()))))
-    except (OSError, ValueError):  # not Linux, or a full disk: the broker waits for the end of an earlier session
+        process = next(iter(base.log_manager)).process_id  # a read of the lock file would end its POSIX lock
+    except (OSError, ValueError):  # not Linux: the broker waits for the end of an earlier session
         boot, process = "", 0
     identities = {directory_id: files.identity(path) for directory_id, path in locks.items()}
     timeout_ms = base.config.zookeeper_session_timeout_ms

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.schema import Versions
+from headgate.protocol.security.client_security import ClientSecurity
 from headgate.tools.client.client import PLAINTEXT, Client, ClientError, parse_addresses
 from headgate.tools.client.cluster import Cluster, RetryPolicy
 from headgate.tools.doctor.check_result import NOTE, OK, WRONG, CheckResult
@@ -40,9 +40,7 @@ class AdvertisedAddress(NamedTuple):
     served: Mapping[int, Versions] = MappingProxyType({})
 
 
-def dial_advertised(
-    bootstrap: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
-) -> list[AdvertisedAddress]:
+def dial_advertised(bootstrap: str, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> list[AdvertisedAddress]:
     """Dial each address that a cluster advertises. Raises ClientError if no bootstrap address answers."""
     with Cluster(bootstrap, timeout_s=timeout_s, security=security, retries=NO_RETRIES) as cluster:
         cluster.refresh([])
@@ -124,7 +122,9 @@ def _check_one(bootstrap: str, one: AdvertisedAddress, same: list[int], dialler:
         cure = f"give each broker its own address in advertised.listeners: {dialler} of one reach the other"
         return CheckResult("advertised", WRONG, f"{who} and broker {same[0]} advertise the same {one.address}", cure)
     if host in _UNSPECIFIED or not host:
-        return CheckResult("advertised", WRONG, f"{who} advertises {one.address}, which nobody can dial", _cure(one, dialler))
+        return CheckResult(
+            "advertised", WRONG, f"{who} advertises {one.address}, which nobody can dial", _cure(one, dialler)
+        )
     if one.failure is not None:
         found = f"{bootstrap} answers, and advertises {who} at {one.address}: {one.failure}"
         return CheckResult("advertised", WRONG, found.partition("; ")[0], _cure(one, dialler))
@@ -151,4 +151,5 @@ def _cure(one: AdvertisedAddress, dialler: str) -> str:
             f"{dialler} check the advertised name: set advertised.listeners={listener}://<a name in the certificate>:"
             f"{port} {of}, or give its certificate this name"
         )
-    return f"{dialler} dial the advertised address: set advertised.listeners={listener}://<a name that they reach>:{port} {of}"
+    name = f"{listener}://<a name that they reach>:{port}"
+    return f"{dialler} dial the advertised address: set advertised.listeners={name} {of}"

@@ -34,6 +34,11 @@ class BrokerSettings(NamedTuple):
         return parse_endpoints(self.values.get(setting) or "")
 
     @property
+    def advertised(self) -> dict[str, str]:
+        """`advertised.listeners`; without the setting, `listeners`: their addresses are advertised then."""
+        return self.endpoints("advertised.listeners") or self.endpoints("listeners")
+
+    @property
     def inter_broker_listener(self) -> str | None:
         """The name of the listener between brokers; None if no listener has it."""
         named = self.values.get("inter.broker.listener.name")

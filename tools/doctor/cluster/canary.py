@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
@@ -30,6 +30,8 @@ _MOST_REPLICAS: Final = 3
 _FETCH_BYTES: Final = 1 << 16
 # The newest versions that name topics; the first of Produce with batches of magic 2
 _NEWEST_BY_NAME, _OLDEST_PRODUCE, _OLDEST_FETCH = 12, 3, 4
+
+T = TypeVar("T")
 
 
 class CanaryResult(NamedTuple):
@@ -96,8 +98,8 @@ def fly(cluster: Cluster, partition: TopicPartition, value: bytes) -> CanaryResu
     return CanaryResult(partition, failure, produced.took_ms, took_ms, clock)
 
 
-def _one(cluster: Cluster, partition: TopicPartition, ask: Callable[[Client], object]) -> object:
-    def ask_leader(client: Client, _: list[TopicPartition]) -> Answers[TopicPartition, object]:
+def _one(cluster: Cluster, partition: TopicPartition, ask: Callable[[Client], T | Failure]) -> T | Failure:
+    def ask_leader(client: Client, _: list[TopicPartition]) -> Answers[TopicPartition, T]:
         yield partition, ask(client)
 
     found, failed = cluster.ask_leaders([partition], ask_leader)
@@ -163,7 +165,9 @@ def check_canary(results: Sequence[CanaryResult]) -> Iterator[CheckResult]:
             yield CheckResult("canary", OK, found)
 
 
-def run_canary(cluster: Cluster, topic: str, value: bytes, *, creates: bool, timeout_s: float) -> list[CanaryResult] | str:
+def run_canary(
+    cluster: Cluster, topic: str, value: bytes, *, creates: bool, timeout_s: float
+) -> list[CanaryResult] | str:
     """All results; a sentence if there is no partition to write to. Raises ClientError."""
     if creates:
         failure = create_topic(cluster, topic, timeout_s)

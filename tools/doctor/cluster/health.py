@@ -1,4 +1,4 @@
-"""What Headgate says over HTTP: `/readyz`, each condition with what it waits for, and the clock of `/v1/broker.json`."""
+"""What Headgate says over HTTP: the conditions of `/readyz`, and the clock of `/v1/broker.json`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def check_links(brokers: Sequence[BrokerSettings], dial: Callable[[str], str | N
     for broker in brokers:
         name = broker.inter_broker_listener
         for other in brokers:
-            advertised = other.endpoints("advertised.listeners")
+            advertised = other.advertised
             if other.node != broker.node and name and advertised and name.upper() not in advertised:
                 yield CheckResult(
                     "links",
@@ -44,7 +44,7 @@ def check_links(brokers: Sequence[BrokerSettings], dial: Callable[[str], str | N
 
 def _check_ports(brokers: Sequence[BrokerSettings], dial: Callable[[str], str | None]) -> Iterator[CheckResult]:
     for broker in brokers:
-        address = broker.endpoints("advertised.listeners").get((broker.inter_broker_listener or "").upper())
+        address = broker.advertised.get((broker.inter_broker_listener or "").upper())
         if address is None:
             continue
         reason = dial(address)

@@ -101,7 +101,9 @@ def check_versions(who: str, served: Mapping[int, Versions], *, is_headgate: boo
         if request.api_key not in served or served[request.api_key].first > request.versions.last
     ]
     release = release_of(served)
-    product = f"Headgate {headgate}".rstrip() + f" with the APIs of Kafka {release}" if is_headgate else f"Kafka {release}"
+    product = (
+        f"Headgate {headgate}".rstrip() + f" with the APIs of Kafka {release}" if is_headgate else f"Kafka {release}"
+    )
     if missing:
         cure = "use a newer headgate, or an older broker"
         return CheckResult("versions", WRONG, f"{who} is {product}; this client has no {', '.join(missing)}", cure)

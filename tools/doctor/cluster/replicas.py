@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from headgate.protocol.errors import ErrorCode
@@ -43,12 +43,21 @@ def _check_controller(state: ClusterState) -> CheckResult:
     return CheckResult("controller", WRONG, f"{found}, and no broker is the controller", cure)
 
 
-def _check_down(state: ClusterState, rows: Iterable[Any]) -> Iterator[CheckResult]:
-    """Brokers that have replicas, and are not among the live ones."""
+def _check_down(state: ClusterState, rows: Sequence[Any]) -> Iterator[CheckResult]:
+    """Brokers that have replicas, and are not among the live ones.
+
+    A broker of which a leader says that it is in sync lives, and has no listener of the name by which this client came.
+    """
     missing = Counter(node for row in rows for node in row.replica_nodes if node not in state.addresses)
-    for node, replicas in sorted(missing.items()):
+    living = {node for row in rows if row.leader_id >= 0 for node in row.isr_nodes}
+    down = {node: count for node, count in sorted(missing.items()) if node not in living}
+    for node, replicas in down.items():
         cure = f"start broker {node}, or move its replicas with kafka-reassign-partitions"
         yield CheckResult("brokers", WRONG, f"broker {node} is down, and has {replicas} replicas", cure)
+    for node in sorted(missing.keys() & living):
+        found = f"broker {node} lives, and has no listener of the name by which this client came"
+        cure = "give every broker the same names in listeners and in listener.security.protocol.map"
+        yield CheckResult("listeners", WRONG, found, cure)
     if not missing:
         yield CheckResult("brokers", OK, "every broker that has replicas is there")
 
@@ -57,13 +66,11 @@ def _check_listeners(partitions: Sequence[tuple[str, Any]]) -> Iterator[CheckRes
     """Partitions whose leader has no listener of the name by which this client came."""
     hidden = [f"{topic}-{row.partition_index}" for topic, row in partitions if _is_hidden(row)]
     if hidden:
-        leaders = sorted({row.leader_id for _, row in partitions if _is_hidden(row)})
-        of = f" (broker {', '.join(map(str, leaders))})" if leaders != [-1] else ""
         yield CheckResult(
             "listeners",
             WRONG,
-            f"the leaders{of} of {shorten_list(hidden)} have no listener of the name by which this client came",
-            "give every broker the same names in listeners and in listener.security.protocol.map",
+            f"this client cannot reach the leaders of {shorten_list(hidden)}: they have no listener of its name",
+            "use a listener that all brokers have, or give every broker the same names in listeners",
         )
 
 
@@ -102,4 +109,6 @@ def _check_internal(state: ClusterState) -> Iterator[CheckResult]:
         if single and len(state.addresses) > 1:
             setting = "offsets.topic" if topic.name == _INTERNAL[0] else "transaction.state.log"
             cure = f"add replicas with kafka-reassign-partitions; {setting}.replication.factor counts at its creation"
-            yield CheckResult("replicas", NOTE, f"{topic.name} has one replica, of {len(state.addresses)} brokers", cure)
+            yield CheckResult(
+                "replicas", NOTE, f"{topic.name} has one replica, of {len(state.addresses)} brokers", cure
+            )

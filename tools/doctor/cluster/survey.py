@@ -1,4 +1,4 @@
-"""All questions to one cluster over the wire, and the rows of their answers, in the order in which a client meets them."""
+"""All questions to one cluster over the wire, and their rows, in the order in which a client meets them."""
 
 from __future__ import annotations
 
@@ -186,9 +186,7 @@ def check_views(views: Mapping[str, tuple[str | None, Mapping[int, str]]]) -> It
     yield CheckResult("bootstrap", WRONG, f"the addresses are of different clusters: {of}{both}", cure)
 
 
-def check_access(
-    dialled: Sequence[AdvertisedAddress], *, sees_topics: bool, sees_disks: bool
-) -> Iterator[CheckResult]:
+def check_access(dialled: Sequence[AdvertisedAddress], *, sees_topics: bool, sees_disks: bool) -> Iterator[CheckResult]:
     """Whether this user may see what the other rows need."""
     refused = [one for one in dialled if isinstance(one.settings, BrokerRefusal) and one.settings.is_forbidden]
     if not refused:

@@ -39,7 +39,9 @@ def _check(name: str, directory: DirectoryDescription) -> CheckResult:
     return check_room("disk", name, total, usable)
 
 
-def check_room(check: str, name: str, total_bytes: int, usable_bytes: int, least_bytes: int = FULL_BYTES) -> CheckResult:
+def check_room(
+    check: str, name: str, total_bytes: int, usable_bytes: int, least_bytes: int = FULL_BYTES
+) -> CheckResult:
     """Whether a volume has room. `least_bytes`: below that, the broker refuses records."""
     used = 100 - 100 * usable_bytes // total_bytes
     found = f"{name} has {usable_bytes >> 20} MiB free of {total_bytes >> 20}, {used} % used"

@@ -24,7 +24,6 @@ class CertificateFacts(NamedTuple):
     issuer: str
     begins: dt.datetime
     ends: dt.datetime
-    is_own_issuer: bool
 
 
 def read_facts(certificate: x509.Certificate) -> CertificateFacts:
@@ -43,7 +42,6 @@ def read_facts(certificate: x509.Certificate) -> CertificateFacts:
         certificate.issuer.rfc4514_string(),
         certificate.not_valid_before_utc,
         certificate.not_valid_after_utc,
-        certificate.issuer == certificate.subject,
     )
 
 

@@ -112,7 +112,10 @@ def explain_attempt(attempted: AddressAttempt) -> tuple[str, str]:
         return f"no answer within {attempted.took_s:.0f} s", cure
     number = error.errno if error is not None else None
     if number == errno.ECONNREFUSED:
-        return "nothing listens there", "start the broker, or correct the port; `ss -ltn` on its host shows what listens"
+        return (
+            "nothing listens there",
+            "start the broker, or correct the port; `ss -ltn` on its host shows what listens",
+        )
     if number in {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}:
         return "no way there", "this machine has no route to the address: correct the name, the route or the VPN"
     reason = str(getattr(error, "strerror", None) or error)

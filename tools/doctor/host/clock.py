@@ -27,7 +27,9 @@ def check_time(synchronised: bool | None, zone: str | None = None) -> CheckResul
     zone = zone or time.tzname[time.localtime().tm_isdst > 0]
     found = f"time zone {zone}; records and certificates go by UTC"
     if synchronised is False:
-        cure = "run chronyd or systemd-timesyncd: clocks of brokers and clients drift apart (in a container: on its host)"
+        cure = (
+            "run chronyd or systemd-timesyncd: clocks of brokers and clients drift apart (in a container: on its host)"
+        )
         return CheckResult("time", NOTE, f"the kernel's clock is not synchronised; {found}", cure)
     state = "the kernel's clock is synchronised" if synchronised else "nothing known of the kernel's clock"
     return CheckResult("time", OK, f"{state}; {found}")

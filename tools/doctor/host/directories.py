@@ -84,7 +84,9 @@ def _check(
     if not directory.exists:
         return CheckResult("directory", OK, f"{directory.path} does not exist yet: the first start makes it")
     if directory.problem is not None:
-        return CheckResult("directory", WRONG, directory.problem.partition("; ")[0], directory.problem.partition("; ")[2])
+        return CheckResult(
+            "directory", WRONG, directory.problem.partition("; ")[0], directory.problem.partition("; ")[2]
+        )
     meta = directory.meta
     if meta is None and directory.partitions:
         cure = "bring meta.properties back: it says whose the partitions are"
@@ -92,7 +94,9 @@ def _check(
         return CheckResult("directory", WRONG, found, cure)
     if meta is not None and values is not None and values.is_node_given and meta.node_id != values.node_id:
         found = f"{directory.path} belongs to node.id={meta.node_id}, the settings have {values.node_id}"
-        return CheckResult("directory", WRONG, found, "set that node.id, or another log.dirs: two brokers must not share an id")
+        return CheckResult(
+            "directory", WRONG, found, "set that node.id, or another log.dirs: two brokers must not share an id"
+        )
     whose = "is new" if meta is None else f"is of node {meta.node_id} in cluster {meta.cluster_id}"
     holder = holders.get(directory.holder or -1)
     if holder is not None:
@@ -100,12 +104,16 @@ def _check(
     if directory.partitions and not directory.is_clean:
         cure = "the next start checks what was not flushed, and shows its progress in /readyz: let it finish"
         return CheckResult("directory", NOTE, f"{directory.path} {whose}; the last stop was not clean", cure)
-    return CheckResult("directory", OK, f"{directory.path} {whose}, {directory.partitions} partitions; no broker has it")
+    return CheckResult(
+        "directory", OK, f"{directory.path} {whose}, {directory.partitions} partitions; no broker has it"
+    )
 
 
 def _check_held(found: str, holder: ProcessFacts, listening: Sequence[int] | None) -> CheckResult:
     if listening is not None and not listening:
-        cure = f"it starts, hangs, or has other listeners than these settings: see its log, or end it (kill {holder.pid})"
+        cure = (
+            f"it starts, hangs, or has other listeners than these settings: see its log, or end it (kill {holder.pid})"
+        )
         return CheckResult("directory", WRONG, f"{found}; {holder} holds its lock, and nothing listens", cure)
     return CheckResult("directory", OK, f"{found}; {holder} has it")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.tools.doctor.check_result import NOTE, OK, WRONG, CheckResult
+from headgate.tools.doctor.check_result import NOTE, WRONG, CheckResult
 from headgate.tools.doctor.cluster.volumes import check_room
 from headgate.tools.doctor.host.processes import PROC, read_text
 
@@ -63,7 +63,7 @@ def file_system_of(path: str, mountinfo: str) -> str:
         if len(fields) < 5 or not after:
             continue
         point = fields[4].encode().decode("unicode_escape")
-        is_above = point == "/" or path == point or path.startswith(f"{point}/")
+        is_above = f"{path}/".startswith(f"{point.rstrip('/')}/")
         if is_above and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind

@@ -67,4 +67,9 @@ def check_memory(memory: Mapping[str, int]) -> CheckResult | None:
     cure = "stop other programs, or give the machine more: the kernel ends the largest process when none is left"
     if available < TOO_LITTLE_MEMORY_BYTES:
         return CheckResult("memory", WRONG, found, cure)
-    return CheckResult("memory", NOTE if available < LITTLE_MEMORY_BYTES else OK, found, cure if available < LITTLE_MEMORY_BYTES else "")
+    return CheckResult(
+        "memory",
+        NOTE if available < LITTLE_MEMORY_BYTES else OK,
+        found,
+        cure if available < LITTLE_MEMORY_BYTES else "",
+    )

@@ -21,7 +21,11 @@ def check_nodes(connect: str, report: ZooKeeperReport) -> Iterator[CheckResult]:
         return
     took = report.session_ms or 0
     state = NOTE if took > SLOW_SESSION_MS else OK
-    cure = "a broker loses its session when ZooKeeper is too slow: raise zookeeper.session.timeout.ms" if state == NOTE else ""
+    cure = (
+        "a broker loses its session when ZooKeeper is too slow: raise zookeeper.session.timeout.ms"
+        if state == NOTE
+        else ""
+    )
     yield CheckResult("zookeeper", state, f"a session begins within {took:.0f} ms", cure)
     if not report.has_chroot:
         yield _missing_chroot(connect, report)

@@ -58,7 +58,9 @@ def ask_server(host: str, port: int, timeout_s: float) -> ServerAnswer:
                 answer += data
     except OSError as failed:
         reason = f"no answer to srvr: {failed.strerror or failed}"
-        return ServerAnswer(address, error=reason, cure="see the log of ZooKeeper: it may hang, or this is another port")
+        return ServerAnswer(
+            address, error=reason, cure="see the log of ZooKeeper: it may hang, or this is another port"
+        )
     return ServerAnswer(address, answer.decode("utf-8", "replace"), (time.monotonic() - began) * 1000)
 
 
@@ -84,7 +86,9 @@ def _check(answer: ServerAnswer) -> CheckResult:
         cure = "it has no quorum: start the other servers of the ensemble"
         return CheckResult("zookeeper", WRONG, f"{where} runs, and does not serve", cure)
     if _NOT_ALLOWED in answer.text:
-        return CheckResult("zookeeper", NOTE, f"{where} answers, and tells nothing", "add srvr to 4lw.commands.whitelist")
+        return CheckResult(
+            "zookeeper", NOTE, f"{where} answers, and tells nothing", "add srvr to 4lw.commands.whitelist"
+        )
     fields = dict(_FIELD.findall(answer.text))
     if "Mode" not in fields:
         cure = "zookeeper.connect has the address of another service: correct it"
@@ -94,7 +98,9 @@ def _check(answer: ServerAnswer) -> CheckResult:
     found = f"{where} is {version}, {fields['Mode']}, answers after {answer.took_ms:.0f} ms"
     found += f", its latency min/avg/max {latency} ms" if latency else ""
     if answer.took_ms > SLOW_MS:
-        return CheckResult("zookeeper", NOTE, found, "sessions end when it is too slow: see its disk (fsync) and its CPU")
+        return CheckResult(
+            "zookeeper", NOTE, found, "sessions end when it is too slow: see its disk (fsync) and its CPU"
+        )
     return CheckResult("zookeeper", OK, found)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.acls import AclOperation, AclResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.disk.layout import read_meta
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files, Lock
@@ -153,6 +155,21 @@ def test_another_broker_creates_the_cluster_at_the_same_time(tmp_path: Path) -> 
     found = read_meta(Files(), str(tmp_path))
     assert found is not None
     assert found.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def test_the_start_keeps_the_lock_that_kafka_takes(tmp_path: Path) -> None:
+    """POSIX ends a process's lock when the process closes the file, also after a read."""
+
+    class NotedFiles(Files):
+        def read(self, path: str) -> bytes:
+            assert not path.endswith(LOCK), "the holder of the lock opens its file"
+            return super().read(path)
+
+    overrides = {"zookeeper.connect": "model:2181", "log.dirs": str(tmp_path)}
+    keeper = ZooKeeperModel()
+    parts = BrokerParts(BrokerConfig.load("", overrides), Seams(files=NotedFiles(), connect=connector(keeper)))
+    assert next(iter(parts.log_manager)).process_id == os.getpid()
+    parts.close()
 
 
 def test_topics_of_an_old_tool(tmp_path: Path) -> None:

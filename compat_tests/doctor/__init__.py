@@ -1,0 +1,1 @@
+"""`headgate doctor` and `headgate bundle`, the installed commands, beside brokers with one fault each."""
