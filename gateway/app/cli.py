@@ -269,8 +269,10 @@ def doctor(arguments: Sequence[str]) -> int:
 
 def _inspecting_tool(module: str, arguments: Sequence[str]) -> int:
     tool = import_module(module)
-    inspection = import_module("headgate.gateway.app.inspection")
-    code: int = tool.main(arguments, inspection.inspect_settings, inspection.inspect_zookeeper)
+    from headgate.gateway.app.inspection.settings import inspect_settings
+    from headgate.gateway.app.inspection.zookeeper import inspect_zookeeper
+
+    code: int = tool.main(arguments, inspect_settings, inspect_zookeeper)
     return code
 
 

@@ -21,7 +21,7 @@ from headgate.protocol.security.client_security import ClientSecurity, InvalidCl
 from headgate.tools.client.client import PLAINTEXT, ClientError
 from headgate.tools.client.security_option import read_security
 from headgate.tools.doctor.check_result import NOTE, WRONG, CheckResult, of_sentence, result_of, table_lines
-from headgate.tools.doctor.cluster.survey import CanaryWish, Survey
+from headgate.tools.doctor.cluster.survey import CanaryWish, ClusterSurvey
 from headgate.tools.doctor.connecting.address import Dialling
 from headgate.tools.doctor.host.examine import HostState, check_host, read_host
 from headgate.tools.doctor.host.examine import log_directories as directories_of
@@ -159,7 +159,7 @@ class Examination:
                 yield own
         wish = CanaryWish(options.canary, secrets.token_bytes(_CANARY_BYTES), options.create_canary)
         try:
-            survey = Survey(
+            survey = ClusterSurvey(
                 options.bootstrap_server,
                 Dialling(security, options.timeout, now),
                 wish if options.canary else None,

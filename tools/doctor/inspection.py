@@ -33,7 +33,7 @@ class BrokerValues(NamedTuple):
 
 
 class SettingsReport(NamedTuple):
-    """The checks of a server.properties: see `gateway/app/inspection.py`."""
+    """The checks of a server.properties: see `gateway/app/inspection/settings.py`."""
 
     problems: Sequence[str]
     notes: Sequence[tuple[bool, str]]

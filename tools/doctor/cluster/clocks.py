@@ -1,4 +1,4 @@
-"""The clocks of brokers beside the one of this machine, as far as the wire tells them.
+"""The clocks of brokers beside the one of this machine, as far as the protocol shows them.
 
 Kafka's protocol has no clock. A broker shows its own where it sets a time: in a record of a topic with
 `message.timestamp.type=LogAppendTime` (the canary), and in `/v1/broker.json` of Headgate.

@@ -1,4 +1,4 @@
-"""The listeners between brokers, as far as a client can tell: their names, and whether their ports accept."""
+"""The listeners between brokers, as a client sees them: their names, and whether their ports accept."""
 
 from __future__ import annotations
 

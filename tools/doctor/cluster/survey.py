@@ -35,7 +35,7 @@ class CanaryWish(NamedTuple):
     may_create: bool
 
 
-class Survey:
+class ClusterSurvey:
     """The rows of one cluster. `cluster_id`: known once the rows are read, if a broker said it."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Survey:
         self._http = http
         self.cluster_id: str | None = None
         self.unchecked: list[str] = []
-        """What was not checked, and the option that has it checked."""
+        """The checks that were left out, each with the option that asks for it."""
         self._clocks: list[ClockReading] = []
 
     def rows(self) -> Iterator[CheckResult]:

@@ -1,4 +1,4 @@
-"""The log directories of brokers, as DescribeLogDirs tells them: errors, and free space since Kafka 3.3."""
+"""The log directories of brokers, by DescribeLogDirs: errors, and free space since Kafka 3.3."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def explain_attempt(attempted: AddressAttempt) -> tuple[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or `localhost`, is this machine for everybody."""
+    """Whether an address, or `localhost`, always means the machine itself."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:

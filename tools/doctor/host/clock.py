@@ -1,4 +1,4 @@
-"""Whether the kernel's clock is synchronised, as adjtimex(2) tells, and the time zone."""
+"""Whether the kernel's clock is synchronised, by adjtimex(2), and the time zone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIME_ERROR: Final = 5
 
 
 def is_synchronised() -> bool | None:
-    """Whether a time service holds the clock; None if the system does not tell. Nothing is set."""
+    """Whether a time service holds the clock; None if the system has no answer. Nothing is set."""
     if sys.platform != "linux":
         return None
     buffer = ctypes.create_string_buffer(_STRUCT_BYTES)  # `struct timex`, whose modes of 0 read alone

@@ -21,7 +21,7 @@ _UNLIMITED = 1 << 30
 
 
 class HostState(NamedTuple):
-    """What was read of a host: for the rows, and for the checks of ZooKeeper and of the cluster after them."""
+    """The data directories of a host and their processes: for the rows, and for the checks of ZooKeeper after them."""
 
     directories: Sequence[DirectoryFacts]
     holders: dict[int, ProcessFacts]

@@ -12,7 +12,7 @@ from headgate.tools.client.client import ClientError
 from headgate.tools.doctor.check_result import NOTE, OK, WRONG
 from headgate.tools.doctor.cluster.advertised import AdvertisedAddress
 from headgate.tools.doctor.cluster.broker_configs import BrokerRefusal, BrokerSettings
-from headgate.tools.doctor.cluster.survey import Survey, check_access, check_views
+from headgate.tools.doctor.cluster.survey import ClusterSurvey, check_access, check_views
 from headgate.tools.doctor.connecting.address import Dialling
 
 DIALLING = Dialling(ClientSecurity(), 1.0, dt.datetime.now(dt.UTC))
@@ -38,7 +38,7 @@ def test_a_user_who_sees_nothing() -> None:
 
 @pytest.mark.sockets
 def test_every_bootstrap_address_is_dialled() -> None:
-    survey = Survey("127.0.0.1:1,[::1]:1", DIALLING)
+    survey = ClusterSurvey("127.0.0.1:1,[::1]:1", DIALLING)
     rows = list(survey.rows())
     assert [row.check for row in rows] == ["name", "connection"] * 2
     assert survey.cluster_id is None
@@ -46,4 +46,4 @@ def test_every_bootstrap_address_is_dialled() -> None:
 
 def test_an_address_that_is_none() -> None:
     with pytest.raises(ClientError, match="no address of a broker"):
-        Survey("a:b:c", DIALLING)
+        ClusterSurvey("a:b:c", DIALLING)

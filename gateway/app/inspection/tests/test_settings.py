@@ -2,9 +2,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-import pytest
-
-from headgate.gateway.app.inspection import HIDDEN, inspect_settings, inspect_zookeeper
+from headgate.gateway.app.inspection.settings import HIDDEN, inspect_settings
 
 SECRETS = """\
 listeners=PLAINTEXT://127.0.0.1:9092
@@ -38,12 +36,3 @@ def test_the_fields_are_those_that_the_tool_expects() -> None:
     tool = import_module("headgate.tools.doctor.inspection")  # gateway and tools import nothing of each other
     report = tool.settings_report(inspect_settings("", [], ""))
     assert report.values.descriptors_needed > 1000
-    assert tool.ZooKeeperReport(**inspect_zookeeper("", ["zookeeper.connect=a:b:c"], "", 0.2)).session_ms is None
-
-
-@pytest.mark.sockets
-def test_a_zookeeper_that_does_not_answer_is_a_problem() -> None:
-    found = inspect_zookeeper("", ["zookeeper.connect=127.0.0.1:1/kafka"], "", 0.2)
-    assert "did not answer" in found["problem"]
-    assert found["session_ms"] is None
-    assert inspect_zookeeper("", ["zookeeper.connect=a:b:c"], "", 0.2)["problem"].startswith("override")
