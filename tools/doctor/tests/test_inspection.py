@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 from headgate.tools.doctor.inspection import raw_value, settings_report
 
-FIELDS = {"problems": [], "notes": [], "given": [], "secrets": [], "values": None}
+FIELDS: dict[str, Any] = {"problems": [], "notes": [], "given": [], "secrets": [], "values": None}
 
 
 def test_a_report_without_values_has_problems() -> None:

@@ -26,7 +26,7 @@ from headgate.tools.tests.fake_broker import fake_broker
 def answer_as(node: int, code: int = 0, *, serves: bool = True) -> Any:
     def answer(request: Any, _version: int) -> Any:
         if isinstance(request, ApiVersionsRequest):
-            keys = [ApiVersionsRequest, *([DescribeConfigsRequest] if serves else [])]
+            keys: list[Any] = [ApiVersionsRequest, *([DescribeConfigsRequest] if serves else [])]
             return ApiVersionsResponse(
                 api_keys=[ApiVersion(cls.api_key, cls.versions.first, cls.versions.last) for cls in keys]
             )
