@@ -363,16 +363,22 @@ def note_other_broker(context: HandlerContext) -> None:
         context.client.note_broker()
 
 
-def acts_as_broker(context: HandlerContext) -> bool:
-    """Whether the client may act as a broker of the cluster, and does so on the listener for brokers."""
+def acts_as_broker(context: HandlerContext, link: str) -> bool:
+    """Whether the client is another broker's link of this name, by all that a broker can know.
+
+    It uses the listener for brokers, has the client id of such a link, and may act as a broker (CLUSTER_ACTION).
+    """
     broker, client = context.broker, context.client
     if broker.controller_orders is None or client.listener != broker.config.inter_broker_listener:
         return False
+    if client.client_id not in {f"broker-{broker_id}-{link}" for broker_id in broker.metadata.image.brokers}:
+        return False
     authorizer: Any = broker.authorizer
-    if authorizer is None or authorizer.allows(client, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, CLUSTER_NAME):
-        client.note_broker()
-        return True
-    return False
+    resource = AclResource.CLUSTER, CLUSTER_NAME
+    if authorizer is not None and not authorizer.allows(client, AclOperation.CLUSTER_ACTION, *resource):
+        return False
+    client.note_broker()
+    return True
 
 
 def with_authorization(handler: Handler, rule: Rule, authorizer: Authorizer) -> Handler:

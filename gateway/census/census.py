@@ -22,6 +22,7 @@ from headgate.gateway.config.listeners import SASL_PROTOCOLS
 from headgate.gateway.coordinator.broker_requests import OtherBrokers
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.network.connection import Connection
+from headgate.gateway.network.links import SOFTWARE_NAME as LINK_SOFTWARE
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.metrics import Metrics
@@ -131,7 +132,8 @@ class Census:
         before_ms = self._clock.monotonic_ms() - RECENT_MS
         for number, driver in enumerate(list(self._drivers()), 1):
             client = driver.connection.client
-            self.fold(client)
+            if client.folded or self._counts.has_begun(client):
+                self.fold(client)
             for topics in (client.topics_written, client.topics_read):
                 for name in [name for name, noted_ms in topics.items() if noted_ms < before_ms]:
                     del topics[name]
@@ -140,7 +142,7 @@ class Census:
 
     def fold(self, client: Client) -> None:
         """Move the counts of a connection, since the last time, into the row of its client."""
-        if client.is_broker or client.requests == client.folded or not self._is_known(client):
+        if client.requests == client.folded or _is_broker(client) or not self._is_known(client):
             return
         self.table.count(census_client(client), self._counts.take_new(client), self._clock.now_ms())
 
@@ -181,6 +183,11 @@ class Census:
                     yield PAUSE
             self.table.end_load()
         self._is_loaded = True
+
+
+def _is_broker(client: Client) -> bool:
+    """Whether the other end is a broker: a request has shown that, or it is a link of a Headgate."""
+    return client.is_broker or client.software_name == LINK_SOFTWARE
 
 
 def census_client(client: Client) -> CensusClient:

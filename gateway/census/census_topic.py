@@ -20,6 +20,7 @@ from headgate.gateway.metadata.new_topics import configured_factor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import PAUSE, Changes, Task, at_most
 from headgate.protocol.census.records import CensusRecords, encode_key, encode_value
+from headgate.protocol.census.rows import LINK
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headgate.protocol.messages.produce import (
@@ -48,7 +49,7 @@ class CensusTopic:
     def __init__(self, services: Services, brokers: OtherBrokers) -> None:
         self._services = services
         self.node_id = brokers.node_id
-        self.requests = RequestsToLeaders(brokers, "census")
+        self.requests = RequestsToLeaders(brokers, LINK)
 
     @property
     def _image(self) -> Image:

@@ -13,6 +13,9 @@ NO_REQUESTS: Final[list[int]] = []
 """The counts of a client before its first request: always empty."""
 
 
+_NEGOTIATION: Final = (17, 18, 36)  # SaslHandshake, ApiVersions, SaslAuthenticate
+
+
 class CountedClient(Protocol):
     """A client with the counts of its requests."""
 
@@ -59,6 +62,11 @@ class RequestCounts:
         for (api_key, version), requests in zip(self._numbers, client.requests, strict=False):
             if requests:
                 yield RequestCount(api_key, version, requests)
+
+    def has_begun(self, client: CountedClient) -> bool:
+        """Whether a client has asked for more than versions and a login: before that, brokers look like clients."""
+        rows = zip(self._numbers, client.requests, strict=False)
+        return any(requests and api_key not in _NEGOTIATION for (api_key, _), requests in rows)
 
     def take_new(self, client: CountedClient) -> list[RequestCount]:
         """The counts of a client since the last call."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 TOPIC: Final = "__headgate_census"
+LINK: Final = "census"
+"""The name of the links by which brokers of a cluster write to the topic."""
 OTHERS: Final = "(others)"
 """The client id of the row of further clients at an address that has too many."""
 

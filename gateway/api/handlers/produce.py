@@ -42,6 +42,7 @@ from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Silent, Task, value_of
+from headgate.protocol.census.rows import LINK
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -242,7 +243,7 @@ def _convert(
     convert = prepare_message_set if context.version < BATCHES_SINCE else prepare_batches
     try:
         replica = broker.partitions.get(topic, data.index)
-        if replica.origin is BROKER and not (topic == CENSUS and acts_as_broker(context)):
+        if replica.origin is BROKER and not (topic == CENSUS and acts_as_broker(context, LINK)):
             _refuse_client(topic)
         replica.check_writable()
         if topic not in context.client.topics_written:

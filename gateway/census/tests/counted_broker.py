@@ -9,11 +9,11 @@ from headgate.gateway.coordinator.tests.fake_links import FakeLinks
 from headgate.gateway.metadata.image import CENSUS
 from headgate.gateway.tests.builders import HandlerBroker
 from headgate.protocol.census.records import CensusRecords
-from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.records import batch
 
 INTERVAL_MS = 60_000
-API_VERSIONS = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.6.0")
+METADATA = MetadataRequest(topics=[])
 
 
 class CountedBroker(OpenConnections):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import headgate
 from headgate.gateway.census import census_json
-from headgate.gateway.census.tests.counted_broker import API_VERSIONS, CountedBroker
+from headgate.gateway.census.tests.counted_broker import METADATA, CountedBroker
 from headgate.gateway.census.tests.open_connections import fetched
 
 PAGE = Path(headgate.__file__).resolve().parents[2] / "docs" / "http.md"
@@ -16,7 +16,7 @@ PAGE = Path(headgate.__file__).resolve().parents[2] / "docs" / "http.md"
 
 def test_the_answer_over_http_has_present_counts(broker: CountedBroker) -> None:
     connection = broker.connect()
-    broker.ask(connection, API_VERSIONS, 3)
+    broker.ask(connection, METADATA, 9)
     broker.ask(connection, fetched("t"), 2)
     answer = json.loads(b"".join(census_json.answer(broker.census, 0, 5).body))
     assert (answer["node_id"], answer["measured_ms"], answer["is_on"], answer["dropped"]) == (0, 5, True, 0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.census.census_table import MAX_NAME, CensusTable, UnwrittenRow
 from headgate.protocol.census.rows import OTHERS, CensusClient, CensusRow, VersionUse
+from headgate.protocol.tests.examples import share
 
 CLIENT = CensusClient("User:a", "app", "librdkafka", "2.6.0", "192.0.2.1", "SSL")
 PRODUCE, FETCH = 0, 1
@@ -143,6 +144,7 @@ def test_the_bound_holds_for_rows_of_the_topic() -> None:
     assert written(table.take_unwritten(10, news_alone=True)) == {"0": False, "1": False}
 
 
+@settings(max_examples=share(60))
 @given(
     st.lists(
         st.tuples(st.integers(0, 12), st.integers(0, 3), st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=60

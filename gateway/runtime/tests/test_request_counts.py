@@ -32,3 +32,24 @@ def test_a_dispatcher_counts_each_request_once(node: HandlerBroker) -> None:
         head = struct.pack(">hhi", api_key, version, number) + b"\xff\xff"
         dispatcher.dispatch(memoryview(bytearray(head + body)), client, lambda _reply: None)
     assert sorted(dispatcher.request_counts.of(client)) == [(3, 1, 200), (18, 0, 100)]
+
+
+def test_new_counts_are_taken_once() -> None:
+    counts, client = RequestCounts(), new_client()
+    for api_key, version in ((3, 9), (1, 4), (3, 9)):
+        counts.count(client, api_key, version)
+    assert counts.take_new(client) == [(3, 9, 2), (1, 4, 1)]
+    assert counts.take_new(client) == []
+    for api_key, version in ((2, 1), (3, 9)):
+        counts.count(client, api_key, version)
+    assert counts.take_new(client) == [(3, 9, 1), (2, 1, 1)]
+
+
+def test_a_client_that_negotiates_has_not_begun() -> None:
+    counts, client = RequestCounts(), new_client()
+    assert not counts.has_begun(client)
+    for api_key in (18, 17, 36):
+        counts.count(client, api_key, 1)
+    assert not counts.has_begun(client)
+    counts.count(client, 3, 1)
+    assert counts.has_begun(client)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+import headgate
 from headgate.protocol.census.verdicts import READS, WRITES, judge, old_format, verdict_fields
 
 PRODUCE, FETCH, LIST_OFFSETS, JOIN_GROUP, API_VERSIONS, DESCRIBE_TOPIC_PARTITIONS = 0, 1, 2, 11, 18, 75
@@ -83,3 +87,17 @@ def test_a_verdict_has_names_in_json() -> None:
         "lacking": ["StreamsGroupHeartbeat"],
         "old_formats": [{"action": "reads", "message_format": 1, "api": "Fetch", "version": 2}],
     }
+
+
+def test_clients_of_the_matrix_break_where_they_broke_on_kafka_41() -> None:
+    """The versions are those that each client used with Headgate; the results those on a real Kafka 4.1."""
+    compat = Path(headgate.__file__).resolve().parents[2] / "compat_tests"
+    used = json.loads((compat / "matrix" / "used.json").read_text())
+    works = json.loads((compat / "census" / "on_kafka41.json").read_text())
+    assert len(works) >= 49
+    verdicts = {
+        client: judge([(int(key), version) for key, versions in apis.items() for version in versions], "4.1")
+        for client, apis in used.items()
+        if client in works
+    }
+    assert {client: not verdict.breaks for client, verdict in verdicts.items()} == works
