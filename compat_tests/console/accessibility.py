@@ -16,6 +16,7 @@ MOST_STOPS: Final = 400
 
 _FAULTS: Final = Path(__file__).with_name("page_faults.js")
 
+_START: Final = Path(__file__).with_name("first_control.js")
 _FOCUSED: Final = Path(__file__).with_name("focused_control.js")
 
 
@@ -36,7 +37,7 @@ def faults_of(page: Page) -> list[str]:
 
 def walk_by_tab(page: Page) -> list[Stop]:
     """The controls in the order of Tab, from the top of the page until it begins again."""
-    page.evaluate("() => { document.activeElement?.blur(); window.headgateStops = undefined; scrollTo(0, 0); }")
+    page.evaluate(_START.read_text())
     focused, stops = _FOCUSED.read_text(), list[Stop]()
     for _ in range(MOST_STOPS):
         page.keyboard.press("Tab")

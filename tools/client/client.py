@@ -17,6 +17,7 @@ from headgate.protocol.security.client_security import ClientSecurity, InvalidCl
 from headgate.protocol.security.sasl.client_tokens import LoginFailed
 
 DEFAULT_PORT = 9092
+DEFAULT_CLIENT_ID = "headgate-tools"
 DEFAULT_TIMEOUT_S = 30.0
 _RECEIVE_BYTES = 1 << 16
 PLAINTEXT = ClientSecurity()
@@ -41,7 +42,7 @@ class Client:
     def __init__(
         self,
         bootstrap: str,
-        client_id: str = "headgate-tools",
+        client_id: str = DEFAULT_CLIENT_ID,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         security: ClientSecurity = PLAINTEXT,
     ) -> None:

@@ -20,7 +20,14 @@ from headgate.protocol.messages.find_coordinator import GROUP
 from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from headgate.protocol.security.client_security import ClientSecurity
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.client.client import DEFAULT_TIMEOUT_S, PLAINTEXT, Client, ClientError, SecurityError
+from headgate.tools.client.client import (
+    DEFAULT_CLIENT_ID,
+    DEFAULT_TIMEOUT_S,
+    PLAINTEXT,
+    Client,
+    ClientError,
+    SecurityError,
+)
 
 _LASTING = frozenset(
     {
@@ -76,12 +83,13 @@ class Cluster:
         *,
         request_timeout_s: float | None = None,
         security: ClientSecurity = PLAINTEXT,
+        client_id: str = DEFAULT_CLIENT_ID,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`timeout_s`: for a question with all repetitions. `request_timeout_s`: for one request; default: the same."""
         self.bootstrap = bootstrap
-        self._security = security
+        self._security, self._client_id = security, client_id
         self.routing = Routing()
         self._timeout_s, self._request_timeout_s = timeout_s, request_timeout_s or timeout_s
         self._retries, self._clock, self._sleep = retries, clock, sleep
@@ -244,7 +252,7 @@ class Cluster:
         """The connection to a broker. Raises ClientError."""
         first = self._clients.get(ANY_BROKER)
         if node == ANY_BROKER:
-            client = first or Client(self.bootstrap, timeout_s=self._request_timeout_s, security=self._security)
+            client = first or self._open(self.bootstrap)
         elif first is not None and first.address == self.routing.addresses[node]:
             return first
         else:
@@ -254,9 +262,12 @@ class Cluster:
 
     def _dial(self, node: int, address: str) -> Client:
         try:
-            return Client(address, timeout_s=self._request_timeout_s, security=self._security)
+            return self._open(address)
         except ClientError as error:
             raise type(error)(f"broker {node} is advertised at {address}: {error}") from None
+
+    def _open(self, address: str) -> Client:
+        return Client(address, self._client_id, self._request_timeout_s, self._security)
 
     def disconnect(self, client: Client) -> None:
         """Close a connection; the next question to its broker opens another."""

@@ -22,6 +22,7 @@ from headgate.tools.console.connection_sampler import ConnectionSampler
 from headgate.tools.console.listening import is_loopback
 
 TIMEOUT_S: Final = 5.0
+CLIENT_ID: Final = "headgate-console"
 CONNECTIONS: Final = "/v1/connections.json"
 DEFAULT_LISTENER: Final = "http://127.0.0.1:9644"
 NO_ADDRESS: Final = (
@@ -79,7 +80,7 @@ class ConsoleCluster(Cluster):
     """The cluster as a visitor sees it, and the HTTP listeners of its brokers."""
 
     def __init__(self, bootstrap: str, timeout_s: float, security: ClientSecurity, http: BrokerHttp) -> None:
-        super().__init__(bootstrap, timeout_s=timeout_s, security=security)
+        super().__init__(bootstrap, timeout_s=timeout_s, security=security, client_id=CLIENT_ID)
         self.http = http
 
 

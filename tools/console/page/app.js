@@ -3,6 +3,7 @@ import { loadSession, onSession, post } from "./components/api.js";
 import { html, render, useEffect, useRef, useState } from "./components/html.js";
 import { Failure, Loading } from "./components/notices.js";
 import { address, match, useRoute } from "./components/route.js";
+import { showInRow } from "./components/scrolling.js";
 import { ThemeSwitch } from "./components/theme.js";
 import { toast, Toasts } from "./components/toasts.js";
 import { PAGES } from "./pages.js";
@@ -58,8 +59,10 @@ function Page({ route }) {
 }
 
 function Navigation({ path }) {
+  const row = useRef(null);
+  useEffect(() => showInRow(row.current, row.current.querySelector("[aria-current]")), [path]);
   const isWithin = (page) => path === page.path || path.startsWith(`${page.path}/`);
-  return html`<nav class="side" aria-label="Pages">
+  return html`<nav class="side" aria-label="Pages" ref=${row}>
     <ul>
       ${PAGES.filter((page) => page.isListed).map(
         (page) =>

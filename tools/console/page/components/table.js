@@ -112,10 +112,11 @@ function useWindow(element, count, onVisible, rows) {
     };
     measure();
     element.current.addEventListener("scroll", measure, { passive: true });
-    addEventListener("resize", measure);
+    const resizes = new ResizeObserver(measure); // of the window, and of a dialog that opens
+    resizes.observe(element.current);
     return () => {
       element.current?.removeEventListener("scroll", measure);
-      removeEventListener("resize", measure);
+      resizes.disconnect();
     };
   }, [count]);
   useEffect(() => {

@@ -1,5 +1,6 @@
 // Tabs: arrows change between them, and the chosen one stands in the address.
-import { html, useRef } from "./html.js";
+import { html, useEffect, useRef } from "./html.js";
+import { showInRow } from "./scrolling.js";
 import { setQuery } from "./route.js";
 
 /** `onChoose` of tabs with different lists: the filter of the list before is left out. */
@@ -10,6 +11,7 @@ export function chooseTab(name) {
 /** `tabs`: `[{name, title}]`; `chosen`: a name. The parameter `tab` of the address changes, or `onChoose(name)` is called. */
 export function Tabs({ tabs, chosen, onChoose, label }) {
   const list = useRef(null);
+  useEffect(() => showInRow(list.current, list.current.querySelector("[aria-selected=true]")), [chosen]);
   const choose = (name) => (onChoose ? onChoose(name) : setQuery({ tab: name === tabs[0].name ? null : name }));
   const pressed = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

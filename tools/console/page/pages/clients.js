@@ -31,16 +31,25 @@ const FIRST = () => "measured at the next look, a few seconds later";
 
 const COLUMNS = [
   { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(110px, 2fr)" },
-  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(110px, 1fr)" },
+  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(140px, 1fr)" },
   {
     name: "software",
     title: "Software",
     value: softwareOf,
     reason: () => "the client does not tell; those before KIP-511 never do",
     width: "minmax(110px, 1fr)",
+    isWideOnly: true,
   },
-  { name: "address", title: "Address", value: identityOf, width: "minmax(150px, 1fr)", isMono: true },
-  { name: "listener", title: "Listener", value: (row) => row.listener, width: "100px", isWideOnly: true },
+  {
+    name: "address",
+    title: "Address",
+    value: (row) => row.address,
+    title_of: identityOf,
+    width: "minmax(100px, 1fr)",
+    isMono: true,
+    isWideOnly: true,
+  },
+  { name: "listener", title: "Listener", value: (row) => row.listener, width: "110px", isWideOnly: true },
   { name: "in_bytes_per_second", title: "In", value: (row) => row.in_bytes_per_second, kind: "byteRate", reason: FIRST, width: "90px" },
   { name: "out_bytes_per_second", title: "Out", value: (row) => row.out_bytes_per_second, kind: "byteRate", reason: FIRST, width: "90px" },
   { name: "topics", title: "Topics", value: topicsText, width: "minmax(110px, 2fr)" },
