@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from compat_tests.console.browser import console, opened_page, screenshots
+from compat_tests.console.accessibility import faults_of, faults_of_walk, walk_by_tab
+from compat_tests.console.browser import NARROW, WIDE, console, opened_page, screenshot
 from compat_tests.console.open_cluster import (
     GUEST,
     GUEST_PASSWORD,
@@ -35,8 +36,13 @@ def log_in(page: Page, address: str, user: str, password: str, view: str = "#/br
     page.keyboard.press("Enter")
 
 
-def test_the_login_is_shown(browser: Browser, login_console: str) -> None:
-    screenshots(browser, f"{login_console}/", "login", "Log in at")
+@pytest.mark.parametrize("width, colors", [(WIDE, "light"), (NARROW, "dark")])
+def test_the_login_is_shown(browser: Browser, login_console: str, width: int, colors: str) -> None:
+    with opened_page(browser, width, colors) as page:
+        page.goto(login_console)
+        page.get_by_text("Log in at").wait_for()
+        screenshot(page, f"login-{width}-{colors}")
+        assert faults_of(page) + faults_of_walk(walk_by_tab(page)) == []
 
 
 def test_without_a_login_nothing_is_told(login_console: str) -> None:

@@ -44,7 +44,7 @@ const PRODUCERS = [
     title: "State",
     value: (row) => (row.is_in_transaction ? "in a transaction" : ""),
     cell: (row) => row.is_in_transaction && html`<${Badge} kind="accent">in a transaction<//>`,
-    width: "140px",
+    width: "150px",
   },
 ];
 

@@ -8,7 +8,7 @@ export function Login({ session }) {
   const isToken = mechanism === "OAUTHBEARER";
   const logIn = async (values) => setSession(await post("login", { user: "", ...values, mechanism }));
   return html`<div class="card login">
-    <h2>Log in at ${session.bootstrap}</h2>
+    <h1>Log in at ${session.bootstrap}</h1>
     <${Form} submit="Log in" onSubmit=${logIn}>
       <${Select}
         label="Mechanism"

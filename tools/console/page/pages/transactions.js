@@ -198,6 +198,7 @@ function TransactionalIds() {
       rows=${rows}
       rowKey=${(row) => row.transactional_id}
       onVisible=${onVisible}
-      empty=${html`<${Empty} title="There are no transactional ids">A producer with a transactional.id makes one.<//>`}
+      empty=${!data?.missing.transactions &&
+      html`<${Empty} title="There are no transactional ids">A producer with a transactional.id makes one.<//>`}
     />`;
 }
