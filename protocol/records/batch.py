@@ -240,15 +240,15 @@ def with_codec_steps(view: Buffer, plain: Buffer, codec: int, level: int | None 
     return _assemble(header._replace(attributes=attributes, batch_length=_batch_length(body)), body)
 
 
-def iterate(view: Buffer) -> Iterator[Record]:
+def iterate(view: Buffer, limit_bytes: int = codecs.MAX_OUTPUT_BYTES) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, decompressed, with their offsets and timestamps in ms.
 
-    Keys, values and headers are copies. Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or
+    Keys, values and headers are copies. `limit_bytes`: of the decompressed records. Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or
     UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record.
     """
     header = read_header(view)
     body = memoryview(view)[HEADER_SIZE : header.size]
-    data = bytes(codecs.decompress(header.compression, body))
+    data = bytes(codecs.decompress(header.compression, body, limit_bytes))
     number = 0
     append_time = header.max_timestamp if header.is_log_append_time else None
     base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta

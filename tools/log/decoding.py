@@ -28,12 +28,12 @@ METADATA_LOGS = ("__headgate_metadata", "__cluster_metadata")
 
 def record_row(stored: StoredBatch, record: Record, topic: str) -> Row:
     header = stored.header
-    key, value = _decode(topic, header, record)
+    key, value = decode_record(topic, header, record)
     sequence = header.base_sequence
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "timestamp_type": _timestamp_type(header),
+        "timestamp_type": timestamp_type(header),
         "key": key,
         "value": value,
         "headers": [[name, as_json(content)] for name, content in record.headers],
@@ -47,17 +47,19 @@ def record_row(stored: StoredBatch, record: Record, topic: str) -> Row:
 
 def batch_row(stored: StoredBatch) -> Row:
     """The row of one batch, or of one message of magic 0 or 1, from its header."""
-    header = stored.header
+    return {"segment": stored.segment.base_offset, "position": stored.position, **header_row(stored.header)}
+
+
+def header_row(header: BatchHeader) -> Row:
+    """The fields of the header of a batch, or of one message of magic 0 or 1."""
     return {
-        "segment": stored.segment.base_offset,
-        "position": stored.position,
         "bytes": header.size,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
         "records": header.records_count,
         "magic": header.magic,
         "codec": _codec(header),
-        "timestamp_type": _timestamp_type(header),
+        "timestamp_type": timestamp_type(header),
         "base_timestamp": header.base_timestamp,
         "max_timestamp": header.max_timestamp,
         "leader_epoch": header.partition_leader_epoch,
@@ -75,14 +77,15 @@ def _codec(header: BatchHeader) -> str:
     return known[header.compression] if header.compression < len(known) else f"codec {header.compression}"
 
 
-def _timestamp_type(header: BatchHeader) -> str | None:
+def timestamp_type(header: BatchHeader) -> str | None:
+    """Kafka's name of the clock that a batch has its times from; None for a message of magic 0, which has no time."""
     if not header.magic:
         return None
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
-def _decode(topic: str, header: BatchHeader, record: Record) -> tuple[Any, Any]:
-    """Key and value, decoded by the format of an internal topic, else as text."""
+def decode_record(topic: str, header: BatchHeader, record: Record) -> tuple[Any, Any]:
+    """Key and value for JSON, decoded as a control record or by the format of an internal topic, else as text."""
     if header.is_control:
         return _decode_control(record)
     decode = _DECODERS.get(topic)
@@ -150,6 +153,11 @@ def _decode_metadata(record: Record) -> tuple[Any, Any]:
     if isinstance(decoded, metadata.UserScramCredentialRecord):  # its keys let a reader guess passwords
         shown |= dict.fromkeys(("salt", "stored_key", "server_key"), "[hidden]")
     return None, {"type": type(decoded).__name__.removesuffix("Record"), **shown}
+
+
+def is_internal(topic: str) -> bool:
+    """Whether records of the topic have a format that is decoded here."""
+    return topic in _DECODERS
 
 
 _DECODERS: dict[str, Callable[[Record], tuple[Any, Any]]] = {
