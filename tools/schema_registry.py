@@ -118,7 +118,7 @@ class SchemaRegistry:
         except error.HTTPError as failure:
             failure.close()
             kind = SchemaMissing if failure.code == 404 else SchemaError
-            raise kind(f"the schema registry answers {address} with {failure.code} {failure.reason}") from None
+            raise kind(f"the schema registry does not answer {address}: {failure.code} {failure.reason}") from None
         except (error.URLError, http.client.HTTPException, OSError, ValueError, RecursionError) as failure:
             reason = getattr(failure, "reason", failure)
             raise SchemaError(f"the schema registry does not answer {address}: {reason}") from None

@@ -53,7 +53,13 @@ from headgate.protocol.messages.describe_transactions import (
     TopicData,
 )
 from headgate.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
-from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from headgate.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from headgate.protocol.messages.find_coordinator import (
     GROUP,
     Coordinator,
@@ -112,6 +118,7 @@ from headgate.protocol.messages.write_txn_markers import (
 )
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
+from headgate.storage.segment.legacy_messages import read_head
 from headgate.tools.client.cluster import Cluster
 
 LATEST, EARLIEST = -1, -2
@@ -133,6 +140,7 @@ class Log:
     stable: int | None = None
     batches: list[bytes] = field(default_factory=list)
     producers: list[ProducerState] = field(default_factory=list)
+    aborted: list[tuple[int, int]] = field(default_factory=list)
     replicas: list[int] = field(default_factory=list)
     isr: list[int] = field(default_factory=list)
 
@@ -142,9 +150,10 @@ class Log:
         self.batches.append(bytes(batch.build(records, base_offset=self.end, **options)))
         self.end += len(timestamps)
 
-    def read(self, offset: int, room: int, is_first: bool) -> bytes:
+    def read(self, offset: int, room: int, is_first: bool, end: int) -> bytes:
         """From the batch with this offset on, cut to the room; the first of a request has its first batch whole."""
-        rest = [one for one in self.batches if batch.read_header(one).last_offset >= offset]
+        heads = [(read_head(one), one) for one in self.batches]
+        rest = [one for head, one in heads if head.last_offset >= offset and head.base_offset < end]
         if not rest:
             return b""
         if len(rest[0]) > room:
@@ -483,10 +492,16 @@ class ModelCluster:
                 log = self.topics[topic.topic][one.partition]
                 is_inside = log.start <= one.fetch_offset <= log.end
                 room = one.partition_max_bytes
-                data = log.read(one.fetch_offset, room, is_first) if is_inside else b""
+                stable = log.end if log.stable is None else log.stable
+                is_readable = is_inside and (not request.isolation_level or one.fetch_offset < stable)
+                end = stable if request.isolation_level else log.end
+                data = log.read(one.fetch_offset, room, is_first, end) if is_readable else b""
                 is_first = is_first and not data
                 code = ErrorCode.NONE if is_inside else ErrorCode.OFFSET_OUT_OF_RANGE
-                rows.append(PartitionData(one.partition, code, log.end, records=data))
+                row = PartitionData(one.partition, code, log.end, stable, log.start, records=data)
+                if request.isolation_level:
+                    row.aborted_transactions = [AbortedTransaction(*each) for each in log.aborted]
+                rows.append(row)
             topics.append(FetchableTopicResponse(topic=topic.topic, partitions=rows))
         return FetchResponse(responses=topics)
 

@@ -86,7 +86,13 @@ class _Messages:
         found = find_ranges(self._cluster, self._query)
         for problem in found.problems:
             raise ClientError(problem)
-        fetcher = PieceFetcher(self._cluster, self._query.topic, found.stable, self._time.sleep)
+        fetcher = PieceFetcher(
+            self._cluster,
+            self._query.topic,
+            found.stable,
+            is_committed=self._query.is_committed,
+            sleep=self._time.sleep,
+        )
         for number, range_ in sorted(found.ranges.items()):
             offset, end = range_
             while offset < end:

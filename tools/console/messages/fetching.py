@@ -36,12 +36,15 @@ class PieceFetcher:
         cluster: Cluster,
         topic: str,
         stable: Mapping[int, int],
+        *,
+        is_committed: bool,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`stable`: the last stable offsets of partitions."""
+        """`stable`: the last stable offsets of partitions. `is_committed`: nothing behind them is fetched."""
         self._cluster = cluster
         self._topic = topic
         self._stable = dict(stable)
+        self._is_committed = is_committed
         self._sleep = sleep
 
     def fetch(
@@ -65,7 +68,7 @@ class PieceFetcher:
         """The pieces of one leader's partitions; one without a whole batch is fetched again alone."""
         by_isolation: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for number, offset in offsets.items():
-            is_stable = offset < self._stable.get(number, 0)
+            is_stable = self._is_committed or offset < self._stable.get(number, 0)
             by_isolation[READ_COMMITTED if is_stable else READ_UNCOMMITTED][number] = offset
         for isolation, part in by_isolation.items():
             pieces = self._send(client, part, isolation, partition_bytes)

@@ -6,11 +6,11 @@ linear in the text. An expression of JMESPath is true unless its result is false
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Protocol
 
-from headgate.protocol.records.batch import Header
+from headgate.protocol.records.batch import Record
 from headgate.tools.console.parameters import BadParameter, Parameters
 
 _LONGEST: Final = 2_000
@@ -19,14 +19,17 @@ _MOST_EXPRESSION_BYTES: Final = 8 << 20
 Match = Callable[[bytes], bool]
 
 
-class Part(NamedTuple):
-    """A key or a value for the filters: its bytes, and its text and value as decoded, each made when it is needed."""
+class Filterable(Protocol):
+    """A message for the filters. `text` and `value` decode, so they are asked only where the bytes are not enough."""
 
-    content: bytes | None
-    text: Callable[[], bytes | None]
-    """What the decoded form has to look through; None if the bytes are all there is."""
-    value: Callable[[], Any]
-    """For JMESPath. Raises ValueError."""
+    @property
+    def record(self) -> Record: ...
+
+    def text(self, *, is_key: bool) -> bytes | None:
+        """What the decoded key or value has to look through; None if its bytes are all there is."""
+
+    def data(self) -> Any:
+        """The value for JMESPath. Raises ValueError."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +77,21 @@ class CompiledFilters:
         self._expression = _expression(filters.jmespath)
         self.failed_expressions = 0
 
-    def match(self, key: Part, value: Part, headers: Sequence[Header]) -> bool:
+    def match(self, message: Filterable) -> bool:
         """Whether a message is shown."""
-        if self._key is not None and not _matches(self._key, key):
+        if self._key is not None and not _matches(self._key, message, is_key=True):
             return False
-        if self._has_header and not any(self._matches_header(*header) for header in headers):
+        if self._has_header and not any(self._matches_header(*header) for header in message.record.headers):
             return False
-        if self._text is not None and not (
-            _matches(self._text, value)
-            or _matches(self._text, key)
-            or any(self._text(name.encode()) or self._text(content or b"") for name, content in headers)
-        ):
+        if self._text is not None and not self._matches_text(self._text, message):
             return False
-        return self._expression is None or self._matches_expression(value)
+        return self._expression is None or self._matches_expression(message)
+
+    @staticmethod
+    def _matches_text(match: Match, message: Filterable) -> bool:
+        if _matches(match, message, is_key=False) or _matches(match, message, is_key=True):
+            return True
+        return any(match(name.encode()) or match(content or b"") for name, content in message.record.headers)
 
     def _matches_header(self, name: str, content: bytes | None) -> bool:
         if self._header_name and name != self._header_name:
@@ -95,23 +100,26 @@ class CompiledFilters:
             return True
         return self._header(content or b"")
 
-    def _matches_expression(self, value: Part) -> bool:
+    def _matches_expression(self, message: Filterable) -> bool:
         import jmespath
 
-        if value.content is None:
+        if message.record.value is None:
             return False
         try:
-            result = self._expression.search(value.value())
+            result = self._expression.search(message.data())
         except (jmespath.exceptions.JMESPathError, ValueError, TypeError, RecursionError):
             self.failed_expressions += 1
             return False
         return result is True or (result is not False and result is not None and result not in ("", [], {}))
 
 
-def _matches(match: Match, part: Part) -> bool:
-    if part.content is not None and match(part.content):
+def _matches(match: Match, message: Filterable, *, is_key: bool) -> bool:
+    content = message.record.key if is_key else message.record.value
+    if content is None:
+        return False
+    if match(content):
         return True
-    text = part.text()
+    text = message.text(is_key=is_key)
     return text is not None and match(text)
 
 

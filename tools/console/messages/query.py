@@ -20,7 +20,8 @@ MOST_ROWS: Final = 500
 _USUAL_ROWS: Final = 100
 _LONGEST_NAME: Final = 249
 _NO_FILTERS: Final = Filters()
-_RANGE: Final = re.compile(r"(\d{1,10}):(\d{1,19})-(\d{1,19})")
+_SPAN: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+_RANGE: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})-([0-9]{1,19})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,10 @@ class MessageQuery:
     key_format: str = decoder.AUTO
     value_format: str = decoder.AUTO
     message_type: str = ""
+
+    @property
+    def is_committed(self) -> bool:
+        return self.isolation == READ_COMMITTED
 
     @property
     def is_backward(self) -> bool:
@@ -80,15 +85,14 @@ def parse_topic(parameters: Parameters) -> str:
 def _partitions(parameters: Parameters) -> tuple[int, ...]:
     """Numbers and spans, as in `partition=0-3,7`. Raises BadParameter."""
     found: set[int] = set()
-    for part in parameters.text("partition", "").replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if not part:
-            continue
-        if not (first.isdecimal() and (last or first).isdecimal()) or len(part) > 21:
+    for part in filter(None, parameters.text("partition", "").replace(" ", "").split(",")):
+        match = _SPAN.fullmatch(part)
+        if match is None:
             raise BadParameter(f"partition={part[:40]!r} is no number of a partition; write 0-3,7")
-        if int(last or first) - int(first) >= MOST_PARTITIONS:
-            raise too_many_partitions(int(last) - int(first) + 1)
-        found.update(range(int(first), int(last or first) + 1))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= MOST_PARTITIONS:
+            raise too_many_partitions(last - first + 1)
+        found.update(range(first, last + 1))
     if len(found) > MOST_PARTITIONS:
         raise too_many_partitions(len(found))
     return tuple(sorted(found))

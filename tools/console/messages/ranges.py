@@ -6,20 +6,23 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headgate.protocol.client.failure import Failure
+from headgate.protocol.errors import ErrorCode
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.console.messages import query as queries
-from headgate.tools.console.messages.query import MOST_PARTITIONS, READ_COMMITTED, MessageQuery, too_many_partitions
+from headgate.tools.console.messages.query import MOST_PARTITIONS, MessageQuery, too_many_partitions
 from headgate.tools.console.messages.scan import OffsetRange
 from headgate.tools.groups import offsets
 from headgate.tools.groups.offsets import list_offsets
+from headgate.tools.log_directories import describe_log_directories
 
 
 class SearchRanges(NamedTuple):
-    """What is to be read by partition, the last stable offsets, and a sentence for partitions that cannot be read."""
+    """What is to be read by partition, all that there is, the last stable offsets, and a sentence for each failure."""
 
     ranges: dict[int, OffsetRange]
+    known: dict[int, OffsetRange]
     stable: dict[int, int]
     problems: list[str]
 
@@ -35,16 +38,16 @@ def find_ranges(cluster: Cluster, query: MessageQuery) -> SearchRanges:
     readable = [partition for partition in partitions if partition in ends.starts]
     if not readable:
         raise ClientError(problems[0])
-    last = ends.stable if query.isolation == READ_COMMITTED else ends.ends
+    last = ends.stable if query.is_committed else ends.ends
     known = {partition.number: OffsetRange(ends.starts[partition], last[partition]) for partition in readable}
     stable = {partition.number: ends.stable[partition] for partition in readable}
     if query.ranges is not None:
         ranges = {number: _cut(query.ranges[number], known[number]) for number in query.ranges if number in known}
-        return SearchRanges(ranges, stable, problems)
+        return SearchRanges(ranges, known, stable, problems)
     starts = _starts(cluster, query, known)
     until = {} if query.until_ms is None else _offsets_of_time(cluster, query.topic, known, query.until_ms)
     ranges = {number: OffsetRange(starts[number], until.get(number, known[number].end)) for number in known}
-    return SearchRanges({number: _cut(ranges[number], known[number]) for number in known}, stable, problems)
+    return SearchRanges({number: _cut(ranges[number], known[number]) for number in known}, known, stable, problems)
 
 
 def _cut(wanted: OffsetRange, known: OffsetRange) -> OffsetRange:
@@ -55,9 +58,10 @@ def _cut(wanted: OffsetRange, known: OffsetRange) -> OffsetRange:
 def find_partitions(cluster: Cluster, query: MessageQuery) -> list[TopicPartition]:
     """The query's partitions. Raises ClientError for a topic or a partition that does not exist."""
     row = cluster.topics([query.topic]).get(query.topic)
-    if row is None or row.error_code:
-        failure = None if row is None else Failure.of(row.error_code).text
-        raise ClientError(f"{query.topic}: {failure or 'there is no such topic'}")
+    if row is None or row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise ClientError(f"there is no topic {query.topic}, or this user may not see it")
+    if row.error_code:
+        raise ClientError(f"{query.topic}: {Failure.of(row.error_code).text}")
     numbers = sorted(each.partition_index for each in row.partitions)
     wanted = query.partitions or tuple(query.ranges or ()) or tuple(numbers)
     missing = sorted(set(wanted).difference(numbers))
@@ -90,3 +94,22 @@ def _offsets_of_time(cluster: Cluster, topic: str, known: Mapping[int, OffsetRan
     for names, failure in group_by_failure(failed):
         raise ClientError(f"{names}: the offset of the time is not known: {failure.text}")
     return {partition.number: offset for partition, offset in found.items() if offset >= 0}
+
+
+def estimate_bytes(cluster: Cluster, topic: str, found: SearchRanges) -> int | None:
+    """About the bytes of the ranges, by the sizes of their logs; None if the brokers do not tell."""
+    partitions = [TopicPartition(topic, number) for number in found.ranges]
+    directories, failed = describe_log_directories(cluster, partitions)
+    sizes: dict[int, int] = {}
+    for replica in (each for rows in directories.values() for row in rows for each in row.replicas):
+        if not replica.is_future:
+            number = replica.partition.number
+            sizes[number] = max(sizes.get(number, 0), replica.size_bytes)
+    if failed and not sizes:
+        return None
+    shares = (
+        sizes.get(number, 0) * range_.offsets / found.known[number].offsets
+        for number, range_ in found.ranges.items()
+        if range_.offsets
+    )
+    return round(sum(shares))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headgate.protocol.records.batch import Record
-from headgate.tools.console.messages.filters import CompiledFilters, Part
+from headgate.tools.console.messages.filters import CompiledFilters
 from headgate.tools.console.messages.record_batches import Message, is_sound
 from headgate.tools.console.messages.values import decoder, texts
 from headgate.tools.console.messages.values.decoder import DecodedValue, ValueDecoder
@@ -38,21 +38,20 @@ class MessageDecoder:
         """Whether a message passes the filters. A batch that cannot be read is never left out."""
         if message.message.fault is not None:
             return True
-        return self._filters.match(message.part(is_key=True), message.part(is_key=False), message.record.headers)
+        return self._filters.match(message)
 
 
 class DecodedMessage:
     """A message whose parts are decoded once, at their first use."""
 
+    __slots__ = ("_decoded", "_keys", "_topic", "_values", "message", "record")
+
     def __init__(self, topic: str, message: Message, keys: ValueDecoder, values: ValueDecoder) -> None:
         self.message = message
+        self.record: Record = message.record
         self._topic = topic
         self._keys, self._values = keys, values
         self._decoded: dict[bool, DecodedValue | None] = {}
-
-    @property
-    def record(self) -> Record:
-        return self.message.record
 
     @property
     def kind(self) -> str:
@@ -63,24 +62,21 @@ class DecodedMessage:
             return CONTROL
         return TOMBSTONE if self.record.value is None else MESSAGE
 
-    def part(self, *, is_key: bool) -> Part:
-        """The key or the value for the filters."""
+    def text(self, *, is_key: bool) -> bytes | None:
+        """What a filter looks through beside the bytes of the key or the value; None for nothing more."""
         content = self.record.key if is_key else self.record.value
         values = self._keys if is_key else self._values
+        if content is None:
+            return None
+        if values.is_plain and not values.may_name_schema(content) and not self._is_kafka(values):
+            return None
+        decoded = self._decode(is_key=is_key)
+        return None if decoded is None else decoded.search_text().encode(errors="surrogatepass")
 
-        def text() -> bytes | None:
-            if content is None or not (
-                self._is_kafka(values) or values.may_name_schema(content) or not values.is_plain
-            ):
-                return None
-            decoded = self._decode(is_key=is_key)
-            return None if decoded is None else decoded.search_text().encode(errors="surrogatepass")
-
-        def value() -> Any:
-            decoded = self._decode(is_key=is_key)
-            return None if decoded is None else decoded.value()
-
-        return Part(content, text, value)
+    def data(self) -> Any:
+        """The value for an expression. Raises ValueError."""
+        decoded = self._decode(is_key=False)
+        return None if decoded is None else decoded.value()
 
     def key(self) -> DecodedValue | None:
         return self._decode(is_key=True)

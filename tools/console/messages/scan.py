@@ -52,7 +52,7 @@ class PartitionReading(NamedTuple):
     """What one read of a partition has found.
 
     `first_offset`: of the first batch. `next_offset`: everything before was examined. `oldest_ms`, `newest_ms`: the
-    times of all examined messages; None for none.
+    times of all examined messages; None for none. `has_dropped`: there are rows before the given ones.
     """
 
     rows: Sequence[FoundRow]
@@ -60,6 +60,7 @@ class PartitionReading(NamedTuple):
     next_offset: int
     oldest_ms: int | None = None
     newest_ms: int | None = None
+    has_dropped: bool = False
 
 
 class _Partition:
@@ -95,8 +96,8 @@ class Scan(ABC, Generic[P]):
     def __init__(self, ranges: Mapping[int, OffsetRange], limit: int) -> None:
         """`limit`: so many rows are shown."""
         self._left = limit
-        # So many rows of one partition are in memory: enough for a partition with four times its share
-        self._quota = min(limit, max(1, 4 * limit // max(1, len(ranges))))
+        # So many rows of one partition are read at once: enough for a partition with four times its share
+        self.quota = min(limit, max(1, 4 * limit // max(1, len(ranges))))
         self._partitions = {number: self._partition(number, range_) for number, range_ in ranges.items()}
 
     @property
@@ -106,7 +107,7 @@ class Scan(ABC, Generic[P]):
 
     def wanted(self) -> dict[int, int]:
         """The partitions to read next, each with the offset of the fetch."""
-        behind = [each for each in self._partitions.values() if not each.is_read and len(each.rows) < self._quota]
+        behind = [each for each in self._partitions.values() if not each.is_read and len(each.rows) < self.quota]
         behind.sort(key=lambda each: each.order)
         return {each.number: self._cursor(each) for each in behind[:PARTITIONS_AT_ONCE]}
 
@@ -168,7 +169,7 @@ class ForwardScan(Scan[_Partition]):
         start, end = partition.left
         for found in reading.rows:
             partition.add(found.timestamp_ms if found.timestamp_ms >= 0 else -math.inf, found)
-            if len(partition.rows) >= self._quota:
+            if len(partition.rows) >= self.quota:
                 partition.left = OffsetRange(min(found.next_offset, end), end)
                 return
         partition.left = OffsetRange(min(max(reading.next_offset, start), end), end)
@@ -228,6 +229,9 @@ class BackwardScan(Scan[_Window]):
         if not window.is_begun:
             window.is_begun = True
             window.low = max(window.left.start, min(window.low, reading.first_offset))
+        if reading.has_dropped:
+            window.found.clear()
+            window.has_dropped = True
         for found in reading.rows:
             window.has_dropped |= len(window.found) == window.found.maxlen
             window.found.append(found)
@@ -238,7 +242,7 @@ class BackwardScan(Scan[_Window]):
             window.close()
 
     def _partition(self, number: int, left: OffsetRange) -> _Window:
-        return _Window(number, left, max(_SMALLEST_WINDOW, self._quota), self._quota)
+        return _Window(number, left, max(_SMALLEST_WINDOW, self.quota), self.quota)
 
     def _cursor(self, partition: _Window) -> int:
         return partition.cursor

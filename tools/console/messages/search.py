@@ -12,6 +12,7 @@ A search reads at most `READ_BYTES_PER_S`, so that it takes little of the broker
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +20,8 @@ from headgate.protocol.errors import KafkaError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.messages import rows as rows_of
 from headgate.tools.console.messages.fetching import PieceFetcher
-from headgate.tools.console.messages.query import READ_COMMITTED, MessageQuery, format_ranges
-from headgate.tools.console.messages.ranges import SearchRanges, find_ranges
+from headgate.tools.console.messages.query import MessageQuery, format_ranges
+from headgate.tools.console.messages.ranges import SearchRanges, estimate_bytes, find_ranges
 from headgate.tools.console.messages.record_batches import ABORTED, FetchedPiece, Message, PieceReader
 from headgate.tools.console.messages.rows import DecodedMessage, MessageDecoder
 from headgate.tools.console.messages.scan import (
@@ -37,6 +38,8 @@ LONGEST_S: Final = 60.0
 _PROGRESS_S: Final = 0.25
 _FIRST_BYTES, _MOST_BYTES, _ROUND_BYTES, _LEAST_BYTES = 64 << 10, 1 << 20, 4 << 20, 16 << 10
 _SHOWN_PARTITIONS: Final = 64
+_LARGE_OFFSETS: Final = 20_000
+"""Of such a search people want to know the bytes, which takes a request more."""
 
 Event = dict[str, Any]
 
@@ -68,14 +71,14 @@ class Counters:
     """What a search has done so far."""
 
     def __init__(self) -> None:
-        self.records_scanned = self.records_matched = self.bytes_scanned = self.offsets_scanned = 0
+        self.records_scanned = self.bytes_scanned = 0
 
 
 class MessageReader:
     """Reads pieces, and finds the messages of a query in them."""
 
     def __init__(self, query: MessageQuery, decoder: MessageDecoder, counters: Counters) -> None:
-        self._is_committed = query.isolation == READ_COMMITTED
+        self._is_committed = query.is_committed
         self._decoder = decoder
         self._counters = counters
 
@@ -85,18 +88,17 @@ class MessageReader:
         if self._is_committed and (message.transaction == ABORTED or message.header.is_control):
             return None
         decoded = self._decoder.decode(message)
-        if not self._decoder.match(decoded):
-            return None
-        self._counters.records_matched += 1
-        return decoded
+        return decoded if self._decoder.match(decoded) else None
 
-    def read(self, number: int, piece: FetchedPiece, bounds: OffsetRange, most: int | None) -> PartitionReading:
-        """The rows of a piece; at most `most`, and then what follows them is read again. Raises KafkaError."""
+    def read(
+        self, number: int, piece: FetchedPiece, bounds: OffsetRange, most: int, *, is_backward: bool
+    ) -> PartitionReading:
+        """At most `most` rows of a piece, the first or the last ones. Raises KafkaError."""
         self._counters.bytes_scanned += len(piece.data)
         reader = PieceReader(number, piece)
-        found: list[FoundRow] = []
+        found: deque[tuple[int, DecodedMessage]] = deque(maxlen=most)
         times: list[int] = []
-        next_offset = None
+        next_offset, has_dropped = None, False
         for message in reader.messages(bounds.start):
             if message.record.offset >= bounds.end:
                 next_offset = bounds.end
@@ -106,22 +108,28 @@ class MessageReader:
                 times.append(timestamp)
             decoded = self.examine(message)
             if decoded is not None:
-                found.append(found_row(decoded, timestamp))
-                if len(found) == most:
-                    next_offset = found[-1].next_offset
+                has_dropped |= len(found) == most
+                found.append((timestamp, decoded))
+                if len(found) == most and not is_backward:
+                    next_offset = _next_offset(message)
                     break
         if next_offset is None:
             next_offset = bounds.end if piece.is_last else reader.next_offset
         first = piece.offset if reader.first_offset is None else reader.first_offset
-        return PartitionReading(found, first, next_offset, min(times, default=None), max(times, default=None))
+        rows = [found_row(decoded, timestamp) for timestamp, decoded in found]
+        oldest, newest = min(times, default=None), max(times, default=None)
+        return PartitionReading(rows, first, next_offset, oldest, newest, has_dropped)
 
 
 def found_row(decoded: DecodedMessage, timestamp: int) -> FoundRow:
     message = decoded.message
-    next_offset = message.record.offset + 1
-    if message.fault is not None:
-        next_offset = max(next_offset, message.header.last_offset + 1)
-    return FoundRow(timestamp, message.record.offset, next_offset, rows_of.row(decoded))
+    return FoundRow(timestamp, message.record.offset, _next_offset(message), rows_of.row(decoded))
+
+
+def _next_offset(message: Message) -> int:
+    """The offset after a message; after its batch, if that cannot be read."""
+    after = message.record.offset + 1
+    return after if message.fault is None else max(after, message.header.last_offset + 1)
 
 
 class Search:
@@ -140,32 +148,47 @@ class Search:
         self._shown_s = self._began_s
         self._bytes = _FIRST_BYTES
         self._failures: list[str] = []
+        self._matched = 0
+        self._log_bytes: int | None = None
 
     def run(self) -> Iterator[Event]:
         """The events. Raises ClientError, BadParameter before the first one."""
         found = find_ranges(self._cluster, self._query)
         self._scan = (BackwardScan if self._query.is_backward else ForwardScan)(found.ranges, self._query.limit)
-        self._fetcher = PieceFetcher(self._cluster, self._query.topic, found.stable, self._time.sleep)
+        self._fetcher = PieceFetcher(
+            self._cluster,
+            self._query.topic,
+            found.stable,
+            is_committed=self._query.is_committed,
+            sleep=self._time.sleep,
+        )
         self._total = _offsets(found.ranges)
+        if self._total >= _LARGE_OFFSETS:
+            self._log_bytes = estimate_bytes(self._cluster, self._query.topic, found)
         yield self._start(found)
         is_late = False
         while self._scan.is_open and not is_late:
             self._read_round()
-            yield from _rows(self._scan.take())
+            yield from self._rows(self._scan.take())
             if self._time.now_s() - self._shown_s >= _PROGRESS_S:
                 self._shown_s = self._time.now_s()
                 yield self._progress("progress")
             is_late = self._time.now_s() - self._began_s >= LONGEST_S
-        yield from _rows(self._scan.drain())
+        yield from self._rows(self._scan.drain())
         rest = self._scan.rest()
         reason = "all" if not rest else "time" if is_late else "limit"
         yield {**self._progress("end"), "reason": reason, "problems": self._failures}
+
+    def _rows(self, found: list[FoundRow]) -> Iterator[Event]:
+        self._matched += len(found)
+        if found:
+            yield {"event": "rows", "rows": [each.row for each in found]}
 
     def _start(self, found: SearchRanges) -> Event:
         self._failures += found.problems
         return {
             "event": "start",
-            "ranges": format_ranges(found.ranges),
+            "ranges": format_ranges({number: range_ for number, range_ in found.ranges.items() if range_.offsets}),
             "offsets_total": self._total,
             "problems": found.problems,
         }
@@ -187,7 +210,7 @@ class Search:
     def _add(self, number: int, piece: FetchedPiece) -> None:
         bounds = self._scan.bounds(number)
         try:
-            reading = self._reader.read(number, piece, bounds, None if self._query.is_backward else self._query.limit)
+            reading = self._reader.read(number, piece, bounds, self._scan.quota, is_backward=self._query.is_backward)
         except KafkaError as error:
             self._fail(number, error.message)
             return
@@ -203,15 +226,14 @@ class Search:
     def _progress(self, event: str) -> Event:
         rest, counters = self._scan.rest(), self._counters
         scanned = self._total - _offsets(rest)
-        share = scanned / self._total if self._total else 1.0
         return {
             "event": event,
             "offsets_scanned": scanned,
             "offsets_total": self._total,
             "records_scanned": counters.records_scanned,
-            "records_matched": counters.records_matched,
+            "records_matched": self._matched,
             "bytes_scanned": counters.bytes_scanned,
-            "bytes_total_estimate": round(counters.bytes_scanned / share) if share else None,
+            "bytes_total_estimate": self._log_bytes,
             "seconds": round(self._time.now_s() - self._began_s, 3),
             "partitions": [[number, *range_] for number, range_ in list(rest.items())[:_SHOWN_PARTITIONS]],
             "rest": format_ranges(rest) or None,
@@ -220,8 +242,3 @@ class Search:
 
 def _offsets(ranges: dict[int, OffsetRange]) -> int:
     return sum(range_.offsets for range_ in ranges.values())
-
-
-def _rows(found: list[FoundRow]) -> Iterator[Event]:
-    if found:
-        yield {"event": "rows", "rows": [each.row for each in found]}

@@ -59,9 +59,8 @@ def find(cluster: Cluster, query: MessageQuery) -> MessageInBatch:
     start, end = ends.starts[partition], ends.ends[partition]
     if not start <= offset < end:
         raise ClientError(f"{partition} has no offset {offset}; its offsets are from {start} to before {end}")
-    pieces, failures = PieceFetcher(cluster, query.topic, {number: ends.stable[partition]}).fetch(
-        {number: offset}, _LEAST_BYTES
-    )
+    fetcher = PieceFetcher(cluster, query.topic, {number: ends.stable[partition]}, is_committed=False)
+    pieces, failures = fetcher.fetch({number: offset}, _LEAST_BYTES)
     if failures:
         raise ClientError(f"{partition} cannot be read: {failures[number].text}")
     reader = PieceReader(number, pieces[number])

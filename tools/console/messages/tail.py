@@ -14,7 +14,7 @@ from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.messages import rows as rows_of
 from headgate.tools.console.messages.fetching import PieceFetcher
-from headgate.tools.console.messages.query import READ_COMMITTED, MessageQuery
+from headgate.tools.console.messages.query import MessageQuery
 from headgate.tools.console.messages.ranges import find_ranges
 from headgate.tools.console.messages.record_batches import FetchedPiece, PieceReader
 from headgate.tools.console.messages.rows import DecodedMessage, MessageDecoder
@@ -41,7 +41,7 @@ class Tail:
         self._counters = Counters()
         self._reader = MessageReader(query, decoder, self._counters)
         self._pace = Pace(READ_BYTES_PER_S, self._time)
-        self._skipped_offsets = self._skipped_rows = 0
+        self._matched = self._skipped_offsets = self._skipped_rows = 0
         self._failures: dict[int, str] = {}
 
     def run(self) -> Iterator[Event]:
@@ -49,7 +49,13 @@ class Tail:
         began_s = self._time.now_s()
         found = find_ranges(self._cluster, self._query)
         self._positions = {number: range_.end for number, range_ in found.ranges.items()}
-        self._fetcher = PieceFetcher(self._cluster, self._query.topic, found.stable, self._time.sleep)
+        self._fetcher = PieceFetcher(
+            self._cluster,
+            self._query.topic,
+            found.stable,
+            is_committed=self._query.is_committed,
+            sleep=self._time.sleep,
+        )
         yield {"event": "start", "ranges": "", "offsets_total": None, "problems": found.problems}
         while self._time.now_s() - began_s < LONGEST_S:
             rows = self._read_round()
@@ -85,6 +91,7 @@ class Tail:
             for message in reader.messages(piece.offset):
                 decoded = self._reader.examine(message)
                 if decoded is not None:
+                    self._matched += 1
                     self._skipped_rows += len(found) == found.maxlen
                     found.append(decoded)
         except KafkaError as error:
@@ -93,8 +100,7 @@ class Tail:
         self._positions[number] = self._near_end(max(piece.offset, reader.next_offset), piece)
 
     def _near_end(self, position: int, piece: FetchedPiece) -> int:
-        is_committed = self._query.isolation == READ_COMMITTED
-        end = piece.stable_offset if is_committed else piece.end_offset
+        end = piece.stable_offset if self._query.is_committed else piece.end_offset
         behind = OffsetRange(position, end).offsets
         if behind <= _MOST_BEHIND:
             return position
@@ -106,7 +112,7 @@ class Tail:
         return {
             "event": event,
             "records_scanned": counters.records_scanned,
-            "records_matched": counters.records_matched,
+            "records_matched": self._matched,
             "bytes_scanned": counters.bytes_scanned,
             "rows_skipped": self._skipped_rows,
             "offsets_skipped": self._skipped_offsets,

@@ -44,7 +44,7 @@ class AvroSchema:
                 if len(each) > _MOST_SCHEMA_CHARACTERS:
                     raise ValueError(f"it has {len(each)} characters")
                 self._schema = fastavro.parse_schema(json.loads(each), self._named)
-        except _FAULTS as error:
+        except (*_FAULTS, fastavro.schema.SchemaParseException) as error:
             raise ValueError(f"the schema is no Avro schema: {str(error) or type(error).__name__}") from None
 
     def decode(self, content: bytes, position: int = 0) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from headgate.protocol.records.varint import read_varint
 
 MOST_ITEMS: Final = 100_000
-DEEPEST: Final = 64
+DEEPEST: Final = 192
 _FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 

@@ -11,8 +11,7 @@ SHOWN_CHARACTERS: Final = 1 << 20
 _PARSED_BYTES: Final = 4 << 20
 """Larger JSON is recognised by its first and last byte, and not parsed."""
 _HEX_BYTES: Final = 64 * 1024
-_MOST_UNREADABLE: Final = 10  # one character in so many
-_MOST_CONTROLS: Final = 4
+_MOST_STRANGE: Final = 4  # one character in so many
 _INDENT: Final = "  "
 _DEEPEST_INDENT: Final = 40
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -35,13 +34,13 @@ def read_text(content: bytes, limit: int = SHOWN_CHARACTERS) -> tuple[str, bool]
 
 
 def looks_like_text(content: bytes) -> bool:
-    """Whether people would read the bytes as text: nearly all is UTF-8, and few control characters are in it."""
+    """Whether people would read the bytes as text: few bytes are no UTF-8, or control characters."""
     part = content[:_PROBE_BYTES]
     text, is_valid = read_text(part, _PROBE_BYTES)
-    unreadable = 0 if is_valid else sum(1 for _ in _UNREADABLE.finditer(text))
-    if unreadable > 1 and unreadable * _MOST_UNREADABLE > len(part):
-        return False
-    return sum(1 for _ in _CONTROLS.finditer(text)) * _MOST_CONTROLS <= len(text)
+    strange = sum(1 for _ in _CONTROLS.finditer(text))
+    if not is_valid:
+        strange += sum(1 for _ in _UNREADABLE.finditer(text))
+    return strange * _MOST_STRANGE <= len(part)
 
 
 def hexadecimal(content: bytes, limit: int = _HEX_BYTES) -> str:
