@@ -89,7 +89,7 @@ class Cluster:
     ) -> None:
         """`timeout_s`: for a question with all repetitions. `request_timeout_s`: for one request; default: the same."""
         self.bootstrap = bootstrap
-        self._security, self._client_id = security, client_id
+        self.security, self._client_id = security, client_id
         self.routing = Routing()
         self._timeout_s, self._request_timeout_s = timeout_s, request_timeout_s or timeout_s
         self._retries, self._clock, self._sleep = retries, clock, sleep
@@ -267,7 +267,7 @@ class Cluster:
             raise type(error)(f"broker {node} is advertised at {address}: {error}") from None
 
     def _open(self, address: str) -> Client:
-        return Client(address, self._client_id, self._request_timeout_s, self._security)
+        return Client(address, self._client_id, self._request_timeout_s, self.security)
 
     def disconnect(self, client: Client) -> None:
         """Close a connection; the next question to its broker opens another."""

@@ -33,12 +33,17 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         from headgate.tools.console import server
+        from headgate.tools.console.messages import schema_options
     except ImportError as error:
         return _fail(f"{error.name} is not installed; pip install '{EXTRA}'", FAILED)
     try:
         properties = {} if options.command_config is None else read_properties(options.command_config)
         access = ClusterAccess(options.bootstrap_server, properties, is_loopback=True, http=BrokerHttp(options.http))
     except InvalidClientSecurity as error:
+        return _fail(str(error), MISUSED)
+    try:
+        schema_options.use(options.schemas, options.descriptor_set)
+    except ValueError as error:
         return _fail(str(error), MISUSED)
     try:
         sockets, names = _sockets(options)
@@ -61,6 +66,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="file",
         help="Kafka's client properties with TLS and login of the connection; SASL without sasl.jaas.config: the page"
         " asks each visitor for a login",
+    )
+    parser.add_argument(
+        "--schemas",
+        metavar="folder|http://registry",
+        help="schemas of Avro: a folder with <id>.avsc and <subject>.avsc, or a registry with Confluent's API",
+    )
+    parser.add_argument(
+        "--descriptor-set",
+        metavar="file",
+        help="message types of Protobuf: protoc --include_imports --descriptor_set_out=file",
     )
     parser.add_argument(
         "--listen",

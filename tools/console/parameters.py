@@ -21,6 +21,10 @@ class Parameters:
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """All parameters, as the constructor takes them."""
+        return [(name, value) for name, values in self._values.items() for value in values]
+
     def has(self, name: str) -> bool:
         return name in self._values
 

@@ -76,4 +76,10 @@ RESOURCES: Final[dict[str, ConsoleResource]] = {
     "quotas": ConsoleResource("access:quotas"),
     "tokens": ConsoleResource("access:tokens"),
     "features": ConsoleResource("features:features"),
+    "message": ConsoleResource("messages:message"),
+    "message_formats": ConsoleResource("messages:message_formats"),
+    "message_part": ConsoleResource("messages:message_part", AnswerKind.DOWNLOAD),
+    "messages": ConsoleResource("messages:messages", AnswerKind.EVENTS),
+    "messages_export": ConsoleResource("messages:messages_export", AnswerKind.DOWNLOAD),
 }
+

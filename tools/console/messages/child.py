@@ -27,7 +27,7 @@ SILENT_S: Final = 45.0
 _LOOK_S: Final = 0.5
 _READ_BYTES: Final = 1 << 16
 _LONGEST_LINE: Final = 32 << 20
-_MODULE: Final = "headgate.tools.console.messages.process"
+MODULE: Final = "headgate.tools.console.messages.process"
 
 _slots = threading.BoundedSemaphore(MOST_PROCESSES)
 
@@ -88,7 +88,7 @@ def _process(order: WorkOrder) -> Iterator[subprocess.Popen[bytes]]:
         raise ClientError(f"{MOST_PROCESSES} searches run at the moment; stop one, or try again later")
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE],
+            [sys.executable, "-P", "-m", MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -22,8 +22,8 @@ from headgate.tools.console.messages.query import MessageQuery
 from headgate.tools.console.messages.ranges import find_ranges
 from headgate.tools.console.messages.record_batches import FetchedPiece, PieceReader
 from headgate.tools.console.messages.rows import DecodedMessage, MessageDecoder
-from headgate.tools.console.messages.scan import OffsetRange
-from headgate.tools.console.messages.search import READ_BYTES_PER_S, Counters, MessageReader, Pace, Time
+from headgate.tools.console.messages.scan import OffsetSpan
+from headgate.tools.console.messages.search import READ_BYTES_PER_S, Counters, Pace, QueryReader, SearchClock
 from headgate.tools.console.messages.values import decoder as formats
 from headgate.tools.console.messages.values.decoder import DecodedValue
 from headgate.tools.log.decoding import as_json, timestamp_type
@@ -40,7 +40,7 @@ _WHOLE: Final = 1 << 30
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Writer(Protocol):
+class ExportWriter(Protocol):
     """Makes the bytes of a file."""
 
     def begin(self) -> bytes: ...
@@ -52,14 +52,14 @@ class Writer(Protocol):
 
 
 def export(
-    cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, file_format: str, time_: Time | None = None
+    cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, file_format: str, time_: SearchClock | None = None
 ) -> Iterator[bytes]:
     """The parts of the file. Raises ClientError."""
     writer = _WRITERS[file_format](query.topic)
     yield writer.begin()
     size = 0
     sentence = None
-    for count, message in enumerate(_Messages(cluster, query, decoder, time_ or Time()).read()):
+    for count, message in enumerate(_Messages(cluster, query, decoder, time_ or SearchClock()).read()):
         if isinstance(message, str):
             sentence = message
             break
@@ -73,10 +73,10 @@ def export(
 
 
 class _Messages:
-    def __init__(self, cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, time_: Time) -> None:
+    def __init__(self, cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, time_: SearchClock) -> None:
         self._cluster = cluster
         self._query = query
-        self._reader = MessageReader(query, decoder, Counters())
+        self._reader = QueryReader(query, decoder, Counters())
         self._time = time_
         self._pace = Pace(READ_BYTES_PER_S, time_)
 
@@ -102,10 +102,10 @@ class _Messages:
                 pieces, failures = fetcher.fetch({number: offset}, _PARTITION_BYTES)
                 for failure in failures.values():
                     raise ClientError(f"{self._query.topic}-{number} cannot be read further: {failure.text}")
-                offset = yield from self._matching(number, pieces[number], OffsetRange(offset, end))
+                offset = yield from self._matching(number, pieces[number], OffsetSpan(offset, end))
                 self._pace.spend(len(pieces[number].data))
 
-    def _matching(self, number: int, piece: FetchedPiece, bounds: OffsetRange) -> Generator[DecodedMessage, None, int]:
+    def _matching(self, number: int, piece: FetchedPiece, bounds: OffsetSpan) -> Generator[DecodedMessage, None, int]:
         """The matching messages of a piece; returns the offset after it. Raises ClientError."""
         reader = PieceReader(number, piece)
         try:
@@ -255,4 +255,4 @@ class _Values:
         return data
 
 
-_WRITERS: Final[Mapping[str, Callable[[str], Writer]]] = {JSON_LINES: _JsonLines, CSV: _Csv, VALUES: _Values}
+_WRITERS: Final[Mapping[str, Callable[[str], ExportWriter]]] = {JSON_LINES: _JsonLines, CSV: _Csv, VALUES: _Values}

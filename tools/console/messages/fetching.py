@@ -1,6 +1,6 @@
 """Pieces of partitions from their leaders, with what the brokers say about transactions.
 
-Only a fetch with read_committed tells which transactions were aborted, and it ends at the last stable offset. So
+Only a fetch with read_committed names the aborted transactions, and it ends at the last stable offset. So
 records before this offset are fetched with read_committed by every reader, and those behind it with read_uncommitted.
 """
 

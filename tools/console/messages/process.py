@@ -92,10 +92,10 @@ def _work(order: WorkOrder) -> Iterator[bytes]:
 
 
 def _reading(cluster: Cluster, asked: query.MessageQuery, decoder: MessageDecoder) -> Iterator[dict[str, object]]:
-    from headgate.tools.console.messages.search import Search
+    from headgate.tools.console.messages.search import MessageSearch
     from headgate.tools.console.messages.tail import Tail
 
-    return (Tail if asked.start == query.LIVE else Search)(cluster, asked, decoder).run()
+    return (Tail if asked.start == query.LIVE else MessageSearch)(cluster, asked, decoder).run()
 
 
 def _line(event: dict[str, object]) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.tools.console.messages.filters import Filters
-from headgate.tools.console.messages.scan import OffsetRange
+from headgate.tools.console.messages.scan import OffsetSpan
 from headgate.tools.console.messages.values import decoder
 from headgate.tools.console.parameters import BadParameter, Parameters
 
@@ -37,7 +37,7 @@ class MessageQuery:
     time_ms: int = 0
     until_ms: int | None = None
     partitions: tuple[int, ...] = ()
-    ranges: dict[int, OffsetRange] | None = None
+    ranges: dict[int, OffsetSpan] | None = None
     limit: int = _USUAL_ROWS
     isolation: str = READ_UNCOMMITTED
     filters: Filters = _NO_FILTERS
@@ -102,20 +102,20 @@ def too_many_partitions(count: int) -> BadParameter:
     return BadParameter(f"{count} partitions are too many for one search; choose at most {MOST_PARTITIONS}: 0-3,7")
 
 
-def parse_ranges(text: str) -> dict[int, OffsetRange]:
+def parse_ranges(text: str) -> dict[int, OffsetSpan]:
     """The ranges of `format_ranges`. Raises BadParameter."""
-    found: dict[int, OffsetRange] = {}
+    found: dict[int, OffsetSpan] = {}
     for part in text.split(",") if text else ():
         match = _RANGE.fullmatch(part)
         if match is None:
             raise BadParameter(f"ranges={part[:40]!r} is no range of offsets; write partition:start-end")
         number, start, end = map(int, match.groups())
-        found[number] = OffsetRange(start, end)
+        found[number] = OffsetSpan(start, end)
     if len(found) > MOST_PARTITIONS:
         raise too_many_partitions(len(found))
     return found
 
 
-def format_ranges(ranges: dict[int, OffsetRange]) -> str:
+def format_ranges(ranges: dict[int, OffsetSpan]) -> str:
     """Ranges of offsets as a parameter: `0:100-250,1:50-80`."""
     return ",".join(f"{number}:{start}-{end}" for number, (start, end) in ranges.items())

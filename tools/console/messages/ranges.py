@@ -12,17 +12,17 @@ from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.console.messages import query as queries
 from headgate.tools.console.messages.query import MOST_PARTITIONS, MessageQuery, too_many_partitions
-from headgate.tools.console.messages.scan import OffsetRange
+from headgate.tools.console.messages.scan import OffsetSpan
 from headgate.tools.groups import offsets
 from headgate.tools.groups.offsets import list_offsets
 from headgate.tools.log_directories import describe_log_directories
 
 
 class SearchRanges(NamedTuple):
-    """What is to be read by partition, all that there is, the last stable offsets, and a sentence for each failure."""
+    """Offsets to read by partition, all readable offsets, the last stable offsets, and a sentence for each failure."""
 
-    ranges: dict[int, OffsetRange]
-    known: dict[int, OffsetRange]
+    ranges: dict[int, OffsetSpan]
+    known: dict[int, OffsetSpan]
     stable: dict[int, int]
     problems: list[str]
 
@@ -39,20 +39,20 @@ def find_ranges(cluster: Cluster, query: MessageQuery) -> SearchRanges:
     if not readable:
         raise ClientError(problems[0])
     last = ends.stable if query.is_committed else ends.ends
-    known = {partition.number: OffsetRange(ends.starts[partition], last[partition]) for partition in readable}
+    known = {partition.number: OffsetSpan(ends.starts[partition], last[partition]) for partition in readable}
     stable = {partition.number: ends.stable[partition] for partition in readable}
     if query.ranges is not None:
         ranges = {number: _cut(query.ranges[number], known[number]) for number in query.ranges if number in known}
         return SearchRanges(ranges, known, stable, problems)
     starts = _starts(cluster, query, known)
     until = {} if query.until_ms is None else _offsets_of_time(cluster, query.topic, known, query.until_ms)
-    ranges = {number: OffsetRange(starts[number], until.get(number, known[number].end)) for number in known}
+    ranges = {number: OffsetSpan(starts[number], until.get(number, known[number].end)) for number in known}
     return SearchRanges({number: _cut(ranges[number], known[number]) for number in known}, known, stable, problems)
 
 
-def _cut(wanted: OffsetRange, known: OffsetRange) -> OffsetRange:
+def _cut(wanted: OffsetSpan, known: OffsetSpan) -> OffsetSpan:
     start = min(max(wanted.start, known.start), known.end)
-    return OffsetRange(start, max(start, min(wanted.end, known.end)))
+    return OffsetSpan(start, max(start, min(wanted.end, known.end)))
 
 
 def find_partitions(cluster: Cluster, query: MessageQuery) -> list[TopicPartition]:
@@ -72,7 +72,7 @@ def find_partitions(cluster: Cluster, query: MessageQuery) -> list[TopicPartitio
     return [TopicPartition(query.topic, number) for number in wanted]
 
 
-def _starts(cluster: Cluster, query: MessageQuery, known: Mapping[int, OffsetRange]) -> dict[int, int]:
+def _starts(cluster: Cluster, query: MessageQuery, known: Mapping[int, OffsetSpan]) -> dict[int, int]:
     match query.start:
         case queries.OFFSET:
             return dict.fromkeys(known, query.offset)
@@ -84,10 +84,10 @@ def _starts(cluster: Cluster, query: MessageQuery, known: Mapping[int, OffsetRan
     return {number: range_.start for number, range_ in known.items()}
 
 
-def _offsets_of_time(cluster: Cluster, topic: str, known: Mapping[int, OffsetRange], time_ms: int) -> dict[int, int]:
+def _offsets_of_time(cluster: Cluster, topic: str, known: Mapping[int, OffsetSpan], time_ms: int) -> dict[int, int]:
     """The first offset of each partition with this time or a later one; none without such a message.
 
-    Raises ClientError for a partition whose leader does not tell: the search would not be what was asked for.
+    Raises ClientError if a leader does not answer: the search would be another one.
     """
     partitions = [TopicPartition(topic, number) for number in known]
     found, failed = list_offsets(cluster, partitions, time_ms)
@@ -97,7 +97,7 @@ def _offsets_of_time(cluster: Cluster, topic: str, known: Mapping[int, OffsetRan
 
 
 def estimate_bytes(cluster: Cluster, topic: str, found: SearchRanges) -> int | None:
-    """About the bytes of the ranges, by the sizes of their logs; None if the brokers do not tell."""
+    """About the bytes of the ranges, by the sizes of their logs; None if no broker answers."""
     partitions = [TopicPartition(topic, number) for number in found.ranges]
     directories, failed = describe_log_directories(cluster, partitions)
     sizes: dict[int, int] = {}

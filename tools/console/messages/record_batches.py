@@ -36,7 +36,7 @@ class FetchedPiece(NamedTuple):
     is_last: bool = False
 
 
-class Message(NamedTuple):
+class FetchedMessage(NamedTuple):
     """A record with its batch. `transaction`: ABORTED, COMMITTED or PENDING (an earlier one is open); None outside.
 
     `fault`: the reason why the batch cannot be read; the record then has only an offset.
@@ -74,7 +74,7 @@ class PieceReader:
             yield header, view[position : position + header.size]
             position += header.size
 
-    def messages(self, from_offset: int) -> Iterator[Message]:
+    def messages(self, from_offset: int) -> Iterator[FetchedMessage]:
         """The messages with this offset or a later one. Raises KafkaError as `batches`."""
         aborted = AbortedBatches(self._piece.aborted or ())
         for header, content in self.batches():
@@ -92,18 +92,20 @@ class PieceReader:
                     yield message._replace(record=Record(from_offset))
             self.next_offset = max(self.next_offset, header.last_offset + 1)
 
-    def _read(self, header: BatchHeader, content: memoryview, transaction: str | None) -> Iterator[Message]:
+    def _read(self, header: BatchHeader, content: memoryview, transaction: str | None) -> Iterator[FetchedMessage]:
         offset = header.base_offset
         try:
             for record in iterate(header, content):
                 offset = record.offset + 1
                 if self.first_offset is not None and record.offset < self.first_offset:
                     self.first_offset = record.offset  # within a wrapper, whose offset is that of its last message
-                yield Message(self._partition, header, record, transaction)
+                yield FetchedMessage(self._partition, header, record, transaction)
         except KafkaError as error:
-            yield Message(self._partition, header, Record(offset), transaction, error.message)
+            yield FetchedMessage(self._partition, header, Record(offset), transaction, error.message)
         except MemoryError:
-            yield Message(self._partition, header, Record(offset), transaction, "the batch takes too much memory")
+            yield FetchedMessage(
+                self._partition, header, Record(offset), transaction, "the batch takes too much memory"
+            )
 
 
 def iterate(header: BatchHeader, content: memoryview) -> Iterator[Record]:

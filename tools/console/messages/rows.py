@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headgate.protocol.records.batch import Record
 from headgate.tools.console.messages.filters import CompiledFilters
-from headgate.tools.console.messages.record_batches import Message, is_sound
+from headgate.tools.console.messages.record_batches import FetchedMessage, is_sound
 from headgate.tools.console.messages.values import decoder, texts
 from headgate.tools.console.messages.values.decoder import DecodedValue, ValueDecoder
 from headgate.tools.log import decoding
@@ -30,7 +30,7 @@ class MessageDecoder:
         self._values = values
         self._filters = filters
 
-    def decode(self, message: Message) -> DecodedMessage:
+    def decode(self, message: FetchedMessage) -> DecodedMessage:
         """The message with its key and its value, each decoded when it is needed."""
         return DecodedMessage(self._topic, message, self._keys, self._values)
 
@@ -46,7 +46,7 @@ class DecodedMessage:
 
     __slots__ = ("_decoded", "_keys", "_topic", "_values", "message", "record")
 
-    def __init__(self, topic: str, message: Message, keys: ValueDecoder, values: ValueDecoder) -> None:
+    def __init__(self, topic: str, message: FetchedMessage, keys: ValueDecoder, values: ValueDecoder) -> None:
         self.message = message
         self.record: Record = message.record
         self._topic = topic
@@ -130,7 +130,7 @@ def row(decoded: DecodedMessage) -> dict[str, Any]:
     }
 
 
-def _timestamp(message: Message) -> int | None:
+def _timestamp(message: FetchedMessage) -> int | None:
     timestamp = message.record.timestamp
     return timestamp if timestamp >= 0 else None
 
@@ -140,7 +140,7 @@ def _header(content: bytes | None, limit: int) -> str | None:
 
 
 def _header_value(content: bytes) -> DecodedValue:
-    """A header as text or hexadecimal digits: what is short seldom says its format."""
+    """A header as text or hexadecimal digits: short bytes seldom show their format."""
     return decoder.as_text(content) if texts.looks_like_text(content) else DecodedValue(decoder.HEX, content)
 
 

@@ -28,7 +28,7 @@ _LARGEST_WINDOW: Final = 65_536
 _SMALLEST_WINDOW: Final = 16
 
 
-class OffsetRange(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets from `start` to before `end`."""
 
     start: int
@@ -69,7 +69,7 @@ class _Partition:
     `rows`: found and not shown yet, each with its order.
     """
 
-    def __init__(self, number: int, left: OffsetRange) -> None:
+    def __init__(self, number: int, left: OffsetSpan) -> None:
         self.number = number
         self.left = left
         self.order = -math.inf
@@ -93,7 +93,7 @@ P = TypeVar("P", bound=_Partition)
 class Scan(ABC, Generic[P]):
     """What both directions share."""
 
-    def __init__(self, ranges: Mapping[int, OffsetRange], limit: int) -> None:
+    def __init__(self, ranges: Mapping[int, OffsetSpan], limit: int) -> None:
         """`limit`: so many rows are shown."""
         self._left = limit
         # So many rows of one partition are read at once: enough for a partition with four times its share
@@ -104,6 +104,11 @@ class Scan(ABC, Generic[P]):
     def is_open(self) -> bool:
         """Whether rows are to be found still, and wanted."""
         return self._left > 0 and any(each.rows or not each.is_read for each in self._partitions.values())
+
+    @property
+    def rows_held(self) -> int:
+        """Found rows that are not shown yet."""
+        return sum(len(each.rows) for each in self._partitions.values())
 
     def wanted(self) -> dict[int, int]:
         """The partitions to read next, each with the offset of the fetch."""
@@ -135,13 +140,13 @@ class Scan(ABC, Generic[P]):
         """Leave out a partition that cannot be read; a next page tries again."""
         self._partitions[number].has_failed = True
 
-    def rest(self) -> dict[int, OffsetRange]:
+    def rest(self) -> dict[int, OffsetSpan]:
         """What a next page has to search: everything but the shown rows and what lies before them in order."""
         ranges = {number: self._rest(each) for number, each in self._partitions.items()}
         return {number: range_ for number, range_ in ranges.items() if range_.offsets}
 
     @abstractmethod
-    def bounds(self, number: int) -> OffsetRange:
+    def bounds(self, number: int) -> OffsetSpan:
         """The offsets of the messages that the next `add` takes."""
 
     @abstractmethod
@@ -149,19 +154,19 @@ class Scan(ABC, Generic[P]):
         """Take what one read of a partition has found."""
 
     @abstractmethod
-    def _partition(self, number: int, left: OffsetRange) -> P: ...
+    def _partition(self, number: int, left: OffsetSpan) -> P: ...
 
     @abstractmethod
     def _cursor(self, partition: P) -> int: ...
 
     @abstractmethod
-    def _rest(self, partition: P) -> OffsetRange: ...
+    def _rest(self, partition: P) -> OffsetSpan: ...
 
 
 class ForwardScan(Scan[_Partition]):
     """The oldest messages first."""
 
-    def bounds(self, number: int) -> OffsetRange:
+    def bounds(self, number: int) -> OffsetSpan:
         return self._partitions[number].left
 
     def add(self, number: int, reading: PartitionReading) -> None:
@@ -170,27 +175,27 @@ class ForwardScan(Scan[_Partition]):
         for found in reading.rows:
             partition.add(found.timestamp_ms if found.timestamp_ms >= 0 else -math.inf, found)
             if len(partition.rows) >= self.quota:
-                partition.left = OffsetRange(min(found.next_offset, end), end)
+                partition.left = OffsetSpan(min(found.next_offset, end), end)
                 return
-        partition.left = OffsetRange(min(max(reading.next_offset, start), end), end)
+        partition.left = OffsetSpan(min(max(reading.next_offset, start), end), end)
         if reading.newest_ms is not None:
             partition.order = max(partition.order, reading.newest_ms)
 
-    def _partition(self, number: int, left: OffsetRange) -> _Partition:
+    def _partition(self, number: int, left: OffsetSpan) -> _Partition:
         return _Partition(number, left)
 
     def _cursor(self, partition: _Partition) -> int:
         return partition.left.start
 
-    def _rest(self, partition: _Partition) -> OffsetRange:
+    def _rest(self, partition: _Partition) -> OffsetSpan:
         start = partition.rows[0][1].offset if partition.rows else partition.left.start
-        return OffsetRange(start, partition.left.end)
+        return OffsetSpan(start, partition.left.end)
 
 
 class _Window(_Partition):
     """A partition with the window at its end that is being read: from `low`, now at `cursor`."""
 
-    def __init__(self, number: int, left: OffsetRange, size: int, quota: int) -> None:
+    def __init__(self, number: int, left: OffsetSpan, size: int, quota: int) -> None:
         super().__init__(number, left)
         self.size = size
         self.found: deque[FoundRow] = deque(maxlen=quota)
@@ -212,17 +217,17 @@ class _Window(_Partition):
             self.low = self.found[0].offset
         elif self.oldest_ms < math.inf:
             self.order = max(self.order, -self.oldest_ms)
-        self.left = OffsetRange(self.left.start, self.low)
+        self.left = OffsetSpan(self.left.start, self.low)
         self.open()
 
 
 class BackwardScan(Scan[_Window]):
     """The newest messages first: windows of offsets from the end to the start, each read forward."""
 
-    def bounds(self, number: int) -> OffsetRange:
+    def bounds(self, number: int) -> OffsetSpan:
         window = self._partitions[number]
         # The first batch may begin before the window: its messages need no other read
-        return OffsetRange(window.cursor if window.is_begun else window.left.start, window.left.end)
+        return OffsetSpan(window.cursor if window.is_begun else window.left.start, window.left.end)
 
     def add(self, number: int, reading: PartitionReading) -> None:
         window = self._partitions[number]
@@ -241,12 +246,12 @@ class BackwardScan(Scan[_Window]):
         if window.cursor >= window.left.end:
             window.close()
 
-    def _partition(self, number: int, left: OffsetRange) -> _Window:
+    def _partition(self, number: int, left: OffsetSpan) -> _Window:
         return _Window(number, left, max(_SMALLEST_WINDOW, self.quota), self.quota)
 
     def _cursor(self, partition: _Window) -> int:
         return partition.cursor
 
-    def _rest(self, partition: _Window) -> OffsetRange:
+    def _rest(self, partition: _Window) -> OffsetSpan:
         end = partition.rows[0][1].offset + 1 if partition.rows else partition.left.end
-        return OffsetRange(partition.left.start, end)
+        return OffsetSpan(partition.left.start, end)

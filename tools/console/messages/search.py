@@ -22,13 +22,13 @@ from headgate.tools.console.messages import rows as rows_of
 from headgate.tools.console.messages.fetching import PieceFetcher
 from headgate.tools.console.messages.query import MessageQuery, format_ranges
 from headgate.tools.console.messages.ranges import SearchRanges, estimate_bytes, find_ranges
-from headgate.tools.console.messages.record_batches import ABORTED, FetchedPiece, Message, PieceReader
+from headgate.tools.console.messages.record_batches import ABORTED, FetchedMessage, FetchedPiece, PieceReader
 from headgate.tools.console.messages.rows import DecodedMessage, MessageDecoder
 from headgate.tools.console.messages.scan import (
     BackwardScan,
     ForwardScan,
     FoundRow,
-    OffsetRange,
+    OffsetSpan,
     PartitionReading,
 )
 
@@ -44,7 +44,7 @@ _LARGE_OFFSETS: Final = 20_000
 Event = dict[str, Any]
 
 
-class Time(NamedTuple):
+class SearchClock(NamedTuple):
     """The clock of a search."""
 
     now_s: Callable[[], float] = time.monotonic
@@ -54,7 +54,7 @@ class Time(NamedTuple):
 class Pace:
     """Keeps a reader below a rate."""
 
-    def __init__(self, bytes_per_s: float, time_: Time) -> None:
+    def __init__(self, bytes_per_s: float, time_: SearchClock) -> None:
         self._bytes_per_s = bytes_per_s
         self._time = time_
         self._free_at_s = time_.now_s()
@@ -74,7 +74,7 @@ class Counters:
         self.records_scanned = self.bytes_scanned = 0
 
 
-class MessageReader:
+class QueryReader:
     """Reads pieces, and finds the messages of a query in them."""
 
     def __init__(self, query: MessageQuery, decoder: MessageDecoder, counters: Counters) -> None:
@@ -82,7 +82,7 @@ class MessageReader:
         self._decoder = decoder
         self._counters = counters
 
-    def examine(self, message: Message) -> DecodedMessage | None:
+    def examine(self, message: FetchedMessage) -> DecodedMessage | None:
         """The message if it is one of the query's."""
         self._counters.records_scanned += 1
         if self._is_committed and (message.transaction == ABORTED or message.header.is_control):
@@ -91,7 +91,7 @@ class MessageReader:
         return decoded if self._decoder.match(decoded) else None
 
     def read(
-        self, number: int, piece: FetchedPiece, bounds: OffsetRange, most: int, *, is_backward: bool
+        self, number: int, piece: FetchedPiece, bounds: OffsetSpan, most: int, *, is_backward: bool
     ) -> PartitionReading:
         """At most `most` rows of a piece, the first or the last ones. Raises KafkaError."""
         self._counters.bytes_scanned += len(piece.data)
@@ -126,23 +126,23 @@ def found_row(decoded: DecodedMessage, timestamp: int) -> FoundRow:
     return FoundRow(timestamp, message.record.offset, _next_offset(message), rows_of.row(decoded))
 
 
-def _next_offset(message: Message) -> int:
+def _next_offset(message: FetchedMessage) -> int:
     """The offset after a message; after its batch, if that cannot be read."""
     after = message.record.offset + 1
     return after if message.fault is None else max(after, message.header.last_offset + 1)
 
 
-class Search:
+class MessageSearch:
     """One page of a search."""
 
     def __init__(
-        self, cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, time_: Time | None = None
+        self, cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, time_: SearchClock | None = None
     ) -> None:
         self._cluster = cluster
         self._query = query
-        self._time = time_ or Time()
+        self._time = time_ or SearchClock()
         self._counters = Counters()
-        self._reader = MessageReader(query, decoder, self._counters)
+        self._reader = QueryReader(query, decoder, self._counters)
         self._pace = Pace(READ_BYTES_PER_S, self._time)
         self._began_s = self._time.now_s()
         self._shown_s = self._began_s
@@ -240,5 +240,5 @@ class Search:
         }
 
 
-def _offsets(ranges: dict[int, OffsetRange]) -> int:
+def _offsets(ranges: dict[int, OffsetSpan]) -> int:
     return sum(range_.offsets for range_ in ranges.values())

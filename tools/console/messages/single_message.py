@@ -11,7 +11,7 @@ from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.messages import rows
 from headgate.tools.console.messages.fetching import PieceFetcher
 from headgate.tools.console.messages.query import MessageQuery
-from headgate.tools.console.messages.record_batches import Message, PieceReader
+from headgate.tools.console.messages.record_batches import FetchedMessage, PieceReader
 from headgate.tools.console.messages.rows import MessageDecoder
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.groups.offsets import READ_COMMITTED, list_ends
@@ -24,7 +24,7 @@ _LEAST_BYTES: Final = 4096
 class MessageInBatch(NamedTuple):
     """A message, and the bytes of exactly its batch."""
 
-    message: Message
+    message: FetchedMessage
     content: memoryview
 
 

@@ -18,8 +18,8 @@ from headgate.tools.console.messages.query import MessageQuery
 from headgate.tools.console.messages.ranges import find_ranges
 from headgate.tools.console.messages.record_batches import FetchedPiece, PieceReader
 from headgate.tools.console.messages.rows import DecodedMessage, MessageDecoder
-from headgate.tools.console.messages.scan import PARTITIONS_AT_ONCE, OffsetRange
-from headgate.tools.console.messages.search import READ_BYTES_PER_S, Counters, Event, MessageReader, Pace, Time
+from headgate.tools.console.messages.scan import PARTITIONS_AT_ONCE, OffsetSpan
+from headgate.tools.console.messages.search import READ_BYTES_PER_S, Counters, Event, Pace, QueryReader, SearchClock
 
 LONGEST_S: Final = 3_600.0
 _PAUSE_S: Final = 0.5
@@ -33,13 +33,13 @@ class Tail:
     """The messages of a query from now on."""
 
     def __init__(
-        self, cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, time_: Time | None = None
+        self, cluster: Cluster, query: MessageQuery, decoder: MessageDecoder, time_: SearchClock | None = None
     ) -> None:
         self._cluster = cluster
         self._query = query
-        self._time = time_ or Time()
+        self._time = time_ or SearchClock()
         self._counters = Counters()
-        self._reader = MessageReader(query, decoder, self._counters)
+        self._reader = QueryReader(query, decoder, self._counters)
         self._pace = Pace(READ_BYTES_PER_S, self._time)
         self._matched = self._skipped_offsets = self._skipped_rows = 0
         self._failures: dict[int, str] = {}
@@ -101,7 +101,7 @@ class Tail:
 
     def _near_end(self, position: int, piece: FetchedPiece) -> int:
         end = piece.stable_offset if self._query.is_committed else piece.end_offset
-        behind = OffsetRange(position, end).offsets
+        behind = OffsetSpan(position, end).offsets
         if behind <= _MOST_BEHIND:
             return position
         self._skipped_offsets += behind - _KEPT_BEHIND

@@ -11,7 +11,7 @@ from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.messages.filters import Filters
 from headgate.tools.console.messages.query import MessageQuery
 from headgate.tools.console.messages.rows import MessageDecoder
-from headgate.tools.console.messages.search import Search, Time
+from headgate.tools.console.messages.search import MessageSearch, SearchClock
 from headgate.tools.console.messages.values.decoder import ValueDecoder
 from headgate.tools.tests.model_cluster import Log, ModelCluster
 
@@ -35,8 +35,8 @@ class Clock:
         self.now += seconds
 
     @property
-    def time(self) -> Time:
-        return Time(self.now_s, self.sleep)
+    def time(self) -> SearchClock:
+        return SearchClock(self.now_s, self.sleep)
 
 
 def append(log: Log, records: Iterable[Record], **options: Any) -> None:
@@ -85,7 +85,7 @@ def query_of(topic: str = "t", *, filters: dict[str, str] | None = None, **optio
 def run(query: MessageQuery, clock: Clock | None = None) -> list[dict[str, Any]]:
     """The events of a search."""
     with Cluster(BOOTSTRAP) as cluster:
-        return list(Search(cluster, query, decoder_of(query), (clock or Clock()).time).run())
+        return list(MessageSearch(cluster, query, decoder_of(query), (clock or Clock()).time).run())
 
 
 def rows_of(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def write(text: str) -> None:
         (tmp_path / "scripted_child.py").write_text(textwrap.dedent(text))
-        monkeypatch.setattr(child, "_MODULE", "scripted_child")
+        monkeypatch.setattr(child, "MODULE", "scripted_child")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     return write

@@ -65,9 +65,9 @@ def test_failures_are_sentences(
 def test_too_little_memory_is_a_sentence(
     model: ModelCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("headgate.tools.console.messages.process._decoder", fail)
+    monkeypatch.setattr("headgate.tools.console.messages.process.Cluster", fail)
     assert run(order("search"))[0] == FAILURE
     assert "512 MB" in json.loads(capsys.readouterr().err)["failure"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.tools.console.messages.query import MessageQuery, format_ranges, parse_query, parse_ranges
-from headgate.tools.console.messages.scan import OffsetRange
+from headgate.tools.console.messages.scan import OffsetSpan
 from headgate.tools.console.parameters import BadParameter, Parameters
 
 
@@ -29,7 +29,7 @@ def test_each_parameter_has_its_place() -> None:
 
 
 def test_ranges_survive_an_address() -> None:
-    ranges = {0: OffsetRange(5, 9), 12: OffsetRange(0, 1 << 60)}
+    ranges = {0: OffsetSpan(5, 9), 12: OffsetSpan(0, 1 << 60)}
     assert parse_ranges(format_ranges(ranges)) == ranges
     assert parse_ranges("") == {}
 

@@ -131,9 +131,8 @@ def test_message_sets_of_old_clients_are_read(model: ModelCluster, magic: int, c
         log.batches.append(bytes(message_set.build(records, magic, base_offset=start, codec=codec)))
         log.end += 10
     append(log, [text(7, "20")])
-    for start in ("oldest", "newest"):
-        found = rows_of(run(query_of(start=start, limit=3)))
-        assert [row["value"]["text"] for row in found] == (["0", "1", "2"] if start == "oldest" else ["20", "19", "18"])
+    assert values_of(run(query_of(start="oldest", limit=3))) == ["0", "1", "2"]
+    assert values_of(run(query_of(start="newest", limit=3))) == ["20", "19", "18"]
     [*_, row] = rows_of(run(query_of(limit=3)))
     assert (row["timestamp_ms"], row["timestamp_type"]) == ((5, "CreateTime") if magic else (None, None))
 
@@ -174,7 +173,8 @@ def test_an_unreadable_batch_is_one_row_between_others(model: ModelCluster, star
     damaged[70:90] = bytes(20)
     log.batches[-1] = bytes(damaged)
     append(log, [text(3, "after")])
-    found, rest = [], "0:0-7"
+    found: list[dict[str, Any]] = []
+    rest: str | None = "0:0-7"
     while rest:
         events = run(query_of(start=start, limit=1, ranges=parse_ranges(rest)))
         found += rows_of(events)
@@ -207,7 +207,7 @@ def test_gaps_of_compaction_end_a_search(model: ModelCluster) -> None:
     log.end = 1000
     for start in ("oldest", "newest"):
         events = run(query_of(start=start))
-        assert sorted(values_of(events)) == ["first", "last"]
+        assert set(values_of(events)) == {"first", "last"}
         assert events[-1]["reason"] == "all"
 
 
