@@ -82,4 +82,3 @@ RESOURCES: Final[dict[str, ConsoleResource]] = {
     "messages": ConsoleResource("messages:messages", AnswerKind.EVENTS),
     "messages_export": ConsoleResource("messages:messages_export", AnswerKind.DOWNLOAD),
 }
-

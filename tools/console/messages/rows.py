@@ -30,6 +30,11 @@ class MessageDecoder:
         self._values = values
         self._filters = filters
 
+    @property
+    def failed_expressions(self) -> int:
+        """The number of values that the expression cannot be applied to."""
+        return self._filters.failed_expressions
+
     def decode(self, message: FetchedMessage) -> DecodedMessage:
         """The message with its key and its value, each decoded when it is needed."""
         return DecodedMessage(self._topic, message, self._keys, self._values)

@@ -2,8 +2,8 @@
 
     {"event": "start", "ranges", "offsets_total", "problems"}
     {"event": "rows", "rows": [...]}
-    {"event": "progress", "offsets_scanned", "offsets_total", "records_scanned", "records_matched", "bytes_scanned",
-     "bytes_total_estimate", "seconds", "partitions": [[number, offset, end], ...], "rest"}
+    {"event": "progress", "offsets_scanned", "offsets_total", "records_scanned", "records_matched",
+     "expressions_failed", "bytes_scanned", "bytes_total_estimate", "seconds", "partitions": [[number, offset, end], ...], "rest"}
     {"event": "end", "reason": "limit" | "all" | "time", ..., "rest": ranges of the next page, or null}
 
 A search reads at most `READ_BYTES_PER_S`, so that it takes little of the brokers and of their disks.
@@ -141,6 +141,7 @@ class MessageSearch:
         self._cluster = cluster
         self._query = query
         self._time = time_ or SearchClock()
+        self._decoder = decoder
         self._counters = Counters()
         self._reader = QueryReader(query, decoder, self._counters)
         self._pace = Pace(READ_BYTES_PER_S, self._time)
@@ -232,6 +233,7 @@ class MessageSearch:
             "offsets_total": self._total,
             "records_scanned": counters.records_scanned,
             "records_matched": self._matched,
+            "expressions_failed": self._decoder.failed_expressions,
             "bytes_scanned": counters.bytes_scanned,
             "bytes_total_estimate": self._log_bytes,
             "seconds": round(self._time.now_s() - self._began_s, 3),

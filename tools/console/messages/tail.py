@@ -38,6 +38,7 @@ class Tail:
         self._cluster = cluster
         self._query = query
         self._time = time_ or SearchClock()
+        self._decoder = decoder
         self._counters = Counters()
         self._reader = QueryReader(query, decoder, self._counters)
         self._pace = Pace(READ_BYTES_PER_S, self._time)
@@ -113,6 +114,7 @@ class Tail:
             "event": event,
             "records_scanned": counters.records_scanned,
             "records_matched": self._matched,
+            "expressions_failed": self._decoder.failed_expressions,
             "bytes_scanned": counters.bytes_scanned,
             "rows_skipped": self._skipped_rows,
             "offsets_skipped": self._skipped_offsets,

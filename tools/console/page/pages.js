@@ -13,4 +13,6 @@ export const PAGES = [
   { path: "/log-directories/:broker/:directory", title: "Log directory", load: () => import("./pages/log_directory.js") },
   { path: "/clients", title: "Clients", isListed: true, load: () => import("./pages/clients.js") },
   { path: "/access", title: "Access", isListed: true, load: () => import("./pages/access.js") },
+  { path: "/messages", title: "Messages", isListed: true, load: () => import("./pages/message_topics.js") },
+  { path: "/topics/:topic/messages", title: "Messages", load: () => import("./pages/messages.js") },
 ];
