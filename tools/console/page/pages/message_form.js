@@ -3,6 +3,7 @@ import { html, useState } from "../components/html.js";
 import { Input, Select } from "../components/form.js";
 import { useResource } from "../components/resource.js";
 import { go } from "../components/route.js";
+import { useNarrow } from "../components/table.js";
 import { messagesAddress } from "./message_topics.js";
 
 const STARTS = [
@@ -81,7 +82,8 @@ function submitted(event, topic) {
 
 export function SearchForm({ topic, query }) {
   const [start, setStart] = useState(query.start ?? DEFAULTS.start);
-  const isMore = MORE.some((name) => query[name] && query[name] !== DEFAULTS[name]);
+  const more = MORE.filter((name) => query[name] && query[name] !== DEFAULTS[name]).length;
+  const isNarrow = useNarrow();
   return html`<form class="card form" role="search" aria-label="Messages" onSubmit=${(event) => submitted(event, topic)}>
     <div class="form-line messages-line">
       <${Select} label="Read" name="start" options=${STARTS} value=${start} onChange=${(event) => setStart(event.target.value)} />
@@ -105,8 +107,8 @@ export function SearchForm({ topic, query }) {
       </label>
       <button class="button primary">Search</button>
     </div>
-    <details open=${isMore}>
-      <summary>More filters, formats, isolation</summary>
+    <details open=${more > 0 && !isNarrow}>
+      <summary>More filters, formats, isolation${more > 0 && ` (${more} set)`}</summary>
       <${More} query=${query} start=${start} />
     </details>
   </form>`;

@@ -1,7 +1,7 @@
 // The messages of a topic: a search whose address can be sent, its progress, and the found rows.
 import { resourceAddress } from "../components/api.js";
 import { exactTime, formatBytes, formatDuration, formatNumber, formatTime, isKnown } from "../components/format.js";
-import { html, useEffect, useMemo, useRef, useState } from "../components/html.js";
+import { html, useState } from "../components/html.js";
 import { Badge, Empty, Failure, PageHead, Progress } from "../components/notices.js";
 import { useStream } from "../components/resource.js";
 import { address, setQuery } from "../components/route.js";
@@ -20,10 +20,8 @@ export default function MessagesPage({ values, query }) {
   const key = JSON.stringify(search);
   return html`<${PageHead}
       title=${topic}
-      path=${[
-        ["Topics", "#/topics"],
-        [topic, address("/topics", topic)],
-      ]}
+      path=${[["Topics", address("/topics")]]}
+      actions=${html`<a class="button" href=${address("/topics", topic)}>Topic</a>`}
     >
       <span class="soft">messages</span>
     <//>
@@ -109,7 +107,7 @@ export function readRanges(all, rest, isBackward) {
 function Results({ topic, search, query }) {
   const found = useSearch(search);
   const isNarrow = useNarrow();
-  const columns = useMemo(() => (isNarrow ? NARROW_COLUMNS : COLUMNS), [isNarrow]);
+  const columns = isNarrow ? NARROW_COLUMNS : query.at ? BESIDE_COLUMNS : COLUMNS;
   const open = (row) => setQuery({ at: rowKey(row) });
   return html`<${State} found=${found} search=${search} />
     ${found.error && html`<${Failure} error=${found.error} retry=${found.again} />`}
@@ -285,9 +283,9 @@ const COLUMNS = [
   {
     ...TIME,
     cell: (row) => isKnown(row.timestamp_ms) && formatTime(row.timestamp_ms, { hasMillis: true }),
-    width: "198px",
+    width: "212px",
   },
-  { name: "partition", title: "Partition", value: (row) => row.partition, kind: "number", width: "88px" },
+  { name: "partition", title: "Partition", value: (row) => row.partition, kind: "number", width: "92px" },
   { name: "offset", title: "Offset", value: (row) => row.offset, kind: "number", width: "110px" },
   {
     name: "key",
@@ -308,8 +306,14 @@ const COLUMNS = [
   },
   { name: "bytes", title: "Size", value: (row) => row.value?.bytes ?? null, kind: "bytes", width: "92px" },
 ];
+const AT = { name: "offset", title: "At", value: (row) => row.offset, cell: rowKey, isUnsorted: true };
+const BESIDE_COLUMNS = [
+  { ...TIME, cell: (row) => isKnown(row.timestamp_ms) && formatTime(row.timestamp_ms, { hasMillis: true }).slice(11), width: "124px" },
+  { ...AT, width: "104px" },
+  { ...VALUE, width: "minmax(120px, 1fr)" },
+];
 const NARROW_COLUMNS = [
-  { ...TIME, cell: (row) => isKnown(row.timestamp_ms) && formatTime(row.timestamp_ms).slice(11), width: "84px" },
-  { name: "offset", title: "At", value: (row) => row.offset, cell: rowKey, width: "88px", isUnsorted: true },
+  { ...TIME, cell: (row) => isKnown(row.timestamp_ms) && formatTime(row.timestamp_ms).slice(11), width: "98px" },
+  { ...AT, width: "88px" },
   { ...VALUE, width: "minmax(0, 1fr)" },
 ];

@@ -22,7 +22,8 @@ export default function TopicPage({ values, query }) {
   const { topic } = values;
   const { data, error, isLoading, reload } = useResource("topic", { topic }, { everyMs: 5000 });
   const tab = TABS.some(({ name }) => name === query.tab) ? query.tab : TABS[0].name;
-  return html`<${PageHead} title=${topic} path=${[["Topics", address("/topics")]]}>
+  const toMessages = html`<a class="button" href=${address("/topics", topic, "messages")}>Messages</a>`;
+  return html`<${PageHead} title=${topic} path=${[["Topics", address("/topics")]]} actions=${toMessages}>
       ${data?.is_internal && html`<${Badge}>internal<//>`}
     <//>
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${isLoading && html`<${Loading} what="the topic" />`}
