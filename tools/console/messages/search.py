@@ -3,7 +3,8 @@
     {"event": "start", "ranges", "offsets_total", "problems"}
     {"event": "rows", "rows": [...]}
     {"event": "progress", "offsets_scanned", "offsets_total", "records_scanned", "records_matched",
-     "expressions_failed", "bytes_scanned", "bytes_total_estimate", "seconds", "partitions": [[number, offset, end], ...], "rest"}
+     "expressions_failed", "bytes_scanned", "bytes_total_estimate", "seconds",
+     "partitions": [[number, offset, end], ...], "rest"}
     {"event": "end", "reason": "limit" | "all" | "time", ..., "rest": ranges of the next page, or null}
 
 A search reads at most `READ_BYTES_PER_S`, so that it takes little of the brokers and of their disks.
