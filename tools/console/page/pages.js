@@ -6,6 +6,8 @@ export const PAGES = [
   { path: "/brokers", title: "Brokers", isListed: true, load: () => import("./pages/brokers.js") },
   { path: "/topics", title: "Topics", isListed: true, load: () => import("./pages/topics.js") },
   { path: "/topics/:topic", title: "Topic", load: () => import("./pages/topic.js") },
+  { path: "/topics/:topic/messages", title: "Messages", load: () => import("./pages/messages.js") },
+  { path: "/messages", title: "Messages", isListed: true, load: () => import("./pages/message_topics.js") },
   { path: "/groups", title: "Groups", isListed: true, load: () => import("./pages/groups.js") },
   { path: "/groups/:group", title: "Group", load: () => import("./pages/group.js") },
   { path: "/transactions", title: "Transactions", isListed: true, load: () => import("./pages/transactions.js") },
@@ -13,6 +15,4 @@ export const PAGES = [
   { path: "/log-directories/:broker/:directory", title: "Log directory", load: () => import("./pages/log_directory.js") },
   { path: "/clients", title: "Clients", isListed: true, load: () => import("./pages/clients.js") },
   { path: "/access", title: "Access", isListed: true, load: () => import("./pages/access.js") },
-  { path: "/messages", title: "Messages", isListed: true, load: () => import("./pages/message_topics.js") },
-  { path: "/topics/:topic/messages", title: "Messages", load: () => import("./pages/messages.js") },
 ];
