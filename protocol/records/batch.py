@@ -243,8 +243,8 @@ def with_codec_steps(view: Buffer, plain: Buffer, codec: int, level: int | None 
 def iterate(view: Buffer, limit_bytes: int = codecs.MAX_OUTPUT_BYTES) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, decompressed, with their offsets and timestamps in ms.
 
-    Keys, values and headers are copies. `limit_bytes`: of the decompressed records. Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or
-    UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record.
+    Keys, values and headers are copies. `limit_bytes`: of the decompressed records. Raises KafkaError: CORRUPT_MESSAGE,
+    MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record.
     """
     header = read_header(view)
     body = memoryview(view)[HEADER_SIZE : header.size]
