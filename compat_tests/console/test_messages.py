@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -16,12 +16,12 @@ from compat_tests.harness.broker import Broker
 SCRIPT = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 
 
-def produce(broker: Broker, topic: str, values: list[bytes | str | None], **options: object) -> None:
+def produce(broker: Broker, topic: str, values: Sequence[bytes | str | None], **options: object) -> None:
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "message.max.bytes": 20_000_000, **options}
     )
     for number, value in enumerate(values):
-        headers = [("trace", f"t{number}")]
+        headers: dict[str, str | bytes | None] = {"trace": f"t{number}"}
         producer.produce(
             topic, value, f"key-{number}", number % 3, timestamp=1_790_000_000_000 + number, headers=headers
         )
@@ -123,7 +123,13 @@ def test_hostile_records_are_only_characters(
 ) -> None:
     name = topic(partitions=3, **{"max.message.bytes": "20000000"})
     deep = "[" * 400_000
-    values = [SCRIPT, "a\u202egnp.exe\x00", deep, '{"a":"' + "x" * 10_000_000 + '"}', b"\xff\xfe\x00\x01" * 50]
+    values: list[bytes | str | None] = [
+        SCRIPT,
+        "a\u202egnp.exe\x00",
+        deep,
+        '{"a":"' + "x" * 10_000_000 + '"}',
+        b"\xff\xfe\x00\x01" * 50,
+    ]
     produce(broker, name, values)
     show(page, console_address, name, "?start=oldest")
     page.get_by_text("5 messages; everything was searched").wait_for()
