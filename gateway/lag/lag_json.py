@@ -72,6 +72,7 @@ def partition_fields(row: GroupPartitionLag) -> dict[str, Any]:
         "committed_ms": None if row.committed is None or row.committed.time_ms < 0 else row.committed.time_ms,
         "start_offset": row.start,
         "end_offset": row.end,
+        "stable_end_offset": row.stable_end,
         "lag_records": row.records,
         "lag_ms": _ms(row.seconds),
         "status": row.status,

@@ -57,7 +57,7 @@ def note_windows(
         for topic, index, committed in reading.partitions():
             found = ends.find(topic, index)
             if found is not None:
-                windows.note_end(topic, index, found.end)
+                windows.note_end(topic, index, found.stable_end)
             if committed is not None:
                 windows.note(reading.name, topic, index, committed, now_ms)
             count += 1
@@ -122,16 +122,29 @@ def _measure(
     if found is None:
         status = UNKNOWN if facts.ends.exists(topic, index) else NO_SUCH_PARTITION
         return GroupPartitionLag(topic, index, committed, None, None, None, None, status, None, None, owner)
-    start, end, leader = found
+    start, end, stable_end, leader = found
     offset = None if committed is None else committed.offset
     unread = first_unread(offset, start, end)
     oldest_ms = None if unread is None else _time(UnreadPosition(topic, index, unread), facts)
     lag = measure(offset, start, end, oldest_ms, facts.now_ms)
     verdict = None
     if lag.records is not None:
-        verdict = facts.windows.judge(group, topic, index, lag.records, facts.now_ms, facts.quiet_ms)
+        # A group that has read up to an open transaction may be one that can read no further
+        left = lag.records - (end - stable_end)
+        verdict = facts.windows.judge(group, topic, index, left, facts.now_ms, facts.quiet_ms)
     return GroupPartitionLag(
-        topic, index, committed, start, end, lag.records, lag.seconds, lag.status.value, verdict, leader, owner
+        topic,
+        index,
+        committed,
+        start,
+        end,
+        lag.records,
+        lag.seconds,
+        lag.status.value,
+        verdict,
+        leader,
+        owner,
+        stable_end,
     )
 
 

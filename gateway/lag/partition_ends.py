@@ -1,6 +1,8 @@
 """Starts and ends of partitions: of those led here from their replicas, of the others by ListOffsets to their leaders.
 
-An end is the high watermark, as in `headgate groups lag` and in Kafka's own tool without another isolation level.
+An end is the high watermark, as in `headgate groups lag` and in Kafka's own tool without another isolation level. The
+stable end is the last stable offset: a consumer under read_committed reads no further while a transaction is open. A
+broker cannot know how a group reads, as fetches name no group; so both ends are found.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from headgate.gateway.lag.requests_to_leaders import RequestsToLeaders
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
+from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.tasks import PAUSE, Task, gather
 from headgate.protocol.messages.list_offsets import (
     EARLIEST,
@@ -28,10 +30,11 @@ PARTITIONS_AT_ONCE: Final = 400
 
 
 class Ends(NamedTuple):
-    """The start and the end of a partition, and its leader."""
+    """The start and the ends of a partition, and its leader."""
 
     start: int
     end: int
+    stable_end: int
     leader: int
 
 
@@ -69,7 +72,7 @@ class SurveyedEnds:
             leader = self._image.topics[topic].partitions[index].leader
             replica = self._online.get(key)
             if replica is not None and not replica.is_catching_up:
-                ends = Ends(replica.log.start_offset, replica.high_watermark, self._node_id)
+                ends = Ends(replica.log.start_offset, replica.high_watermark, replica.last_stable_offset, self._node_id)
             elif leader >= 0 and leader != self._node_id:
                 self.led_elsewhere.setdefault(leader, []).append(TopicPartition(topic, index))
         self._found[key] = ends
@@ -83,19 +86,24 @@ class SurveyedEnds:
     def _ask(self, requests: RequestsToLeaders, leader: int, wanted: Sequence[TopicPartition]) -> Task[None]:
         rest = iter(wanted)
         while part := list(islice(rest, PARTITIONS_AT_ONCE)):
-            # In this order: a start that moves meanwhile is never behind the end
-            ends = yield from self._list(requests, leader, part, LATEST)
+            # In this order: a stable end, or a start that moves meanwhile, is never behind the end
+            stable_ends = yield from self._list(requests, leader, part, LATEST, READ_COMMITTED)
+            ends = yield from self._list(requests, leader, stable_ends or (), LATEST)
             starts = yield from self._list(requests, leader, ends or (), EARLIEST)
-            if ends is None or starts is None:
+            if stable_ends is None or ends is None or starts is None:
                 return
-            for key, end in ends.items():
-                if key in starts:
-                    self._found[key] = Ends(starts[key], max(end, starts[key]), leader)
+            for key, start in starts.items():
+                end = max(ends[key], start)
+                self._found[key] = Ends(start, end, min(max(stable_ends[key], start), end), leader)
             yield PAUSE
 
     @staticmethod
     def _list(
-        requests: RequestsToLeaders, leader: int, wanted: Iterable[TopicPartition], timestamp: int
+        requests: RequestsToLeaders,
+        leader: int,
+        wanted: Iterable[TopicPartition],
+        timestamp: int,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> Task[dict[TopicPartition, int] | None]:
         """The offsets at one end of partitions, without those that the leader refuses; None without an answer."""
         topics = [
@@ -105,7 +113,7 @@ class SurveyedEnds:
             )
             for name, rows in by_topic(wanted).items()
         ]
-        answer: Any = yield from requests.ask(leader, ListOffsetsRequest(CONSUMER_REPLICA_ID, READ_UNCOMMITTED, topics))
+        answer: Any = yield from requests.ask(leader, ListOffsetsRequest(CONSUMER_REPLICA_ID, isolation_level, topics))
         if answer is None:
             return None
         return {

@@ -60,7 +60,7 @@ class GroupReading:
 
 
 class GroupPartitionLag(NamedTuple):
-    """The lag of a group in one partition. None: not known, or nothing is committed.
+    """The lag of a group in one partition, to its end. None: not known, or nothing is committed.
 
     `status`: a value of `OffsetStatus`, NO_SUCH_PARTITION or UNKNOWN.
     """
@@ -76,6 +76,8 @@ class GroupPartitionLag(NamedTuple):
     verdict: Verdict | None
     leader: int | None
     owner: OwningMember | None
+    stable_end: int | None = None
+    """The last stable offset."""
 
 
 class GroupLag(NamedTuple):

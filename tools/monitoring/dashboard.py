@@ -92,6 +92,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     ("sum(headgate_partitions_under_min_isr)", "below min.insync.replicas"),
                     ("sum(headgate_partitions_under_replicated)", "under-replicated"),
                     ("sum(headgate_replicas_offline)", "failed replicas"),
+                    ("sum(increase(headgate_unclean_elections_total[$__rate_interval]))", "unclean elections"),
                 ),
             ),
             Panel("Partitions led", "short", (("headgate_partitions_led", "{{instance}}"),)),
@@ -133,7 +134,14 @@ def dashboard() -> dict[str, Any]:
     top = 0
     for title, plots in ROWS:
         panels.append(
-            {"type": "row", "title": title, "id": len(panels) + 1, "gridPos": _place(0, top, COLUMNS * WIDTH, 1)}
+            {
+                "type": "row",
+                "title": title,
+                "id": len(panels) + 1,
+                "gridPos": _place(0, top, COLUMNS * WIDTH, 1),
+                "collapsed": False,
+                "panels": [],
+            }
         )
         for number, plot in enumerate(plots):
             row, column = divmod(number, COLUMNS)
@@ -171,7 +179,10 @@ def _panel(plot: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "gridPos": place,
         "datasource": _SOURCE,
         "fieldConfig": {"defaults": {"unit": plot.unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "options": {
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
         "targets": targets,
     }
 

@@ -12,7 +12,7 @@ from headgate.protocol.lag.verdicts import Verdict
 from headgate.protocol.steps import Steps
 
 OWNER = OwningMember("m-1", "m", "/192.0.2.1")
-ROW = GroupPartitionLag("t", 0, Committed(5, 1_000), 0, 9, 4, 1.2345, "ok", Verdict.WARN, 3, OWNER)
+ROW = GroupPartitionLag("t", 0, Committed(5, 1_000), 0, 9, 4, 1.2345, "ok", Verdict.WARN, 3, OWNER, 7)
 UNKNOWN = GroupPartitionLag('"\n', 1, Committed(5, -1), None, None, None, None, "unknown", None, None, None)
 
 
@@ -55,13 +55,14 @@ def test_a_group_with_its_partitions() -> None:
                 "partitions": [
                     {
                         "topic": "t", "partition": 0, "committed_offset": 5, "committed_ms": 1_000, "start_offset": 0,
-                        "end_offset": 9, "lag_records": 4, "lag_ms": 1234, "status": "ok", "verdict": "WARN",
-                        "leader": 3, "owner": {"member_id": "m-1", "client_id": "m", "host": "/192.0.2.1"},
+                        "end_offset": 9, "stable_end_offset": 7, "lag_records": 4, "lag_ms": 1234, "status": "ok",
+                        "verdict": "WARN", "leader": 3,
+                        "owner": {"member_id": "m-1", "client_id": "m", "host": "/192.0.2.1"},
                     },
                     {
                         "topic": '"\n', "partition": 1, "committed_offset": 5, "committed_ms": None,
-                        "start_offset": None, "end_offset": None, "lag_records": None, "lag_ms": None,
-                        "status": "unknown", "verdict": None, "leader": None, "owner": None,
+                        "start_offset": None, "end_offset": None, "stable_end_offset": None, "lag_records": None,
+                        "lag_ms": None, "status": "unknown", "verdict": None, "leader": None, "owner": None,
                     },
                 ],
             }

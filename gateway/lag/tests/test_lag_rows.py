@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from headgate.gateway.lag.commit_windows import CommitWindows
 from headgate.gateway.lag.lag_rows import SurveyFacts, find_ends, measure_groups, note_windows, unread_positions
 from headgate.gateway.lag.partition_ends import Ends, SurveyedEnds
@@ -37,9 +39,9 @@ class KnownTimes(UnreadTimes):
         return self.known.get(position)
 
 
-def measured(*readings: GroupReading, **times: Any) -> list[GroupLag]:
+def measured(*readings: GroupReading, stable_end: int = 20) -> list[GroupLag]:
     """The groups over t-0 from 10 to 20, and t-1 whose leader is silent; the time of offset 15 is known."""
-    ends = KnownEnds({("t", 0): Ends(10, 20, 3), ("t", 1): None})
+    ends = KnownEnds({("t", 0): Ends(10, 20, stable_end, 3), ("t", 1): None})
     windows = CommitWindows()
     finish(find_ends(readings, ends))
     finish(note_windows(readings, ends, windows, NOW_MS))
@@ -58,7 +60,7 @@ def reading(*offsets: tuple[str, int, int], **options: Any) -> GroupReading:
 def test_lag_in_one_partition() -> None:
     (group,) = measured(reading(("t", 0, 15), owners={("t", 0): OWNER}))
     assert group.partitions[0] == (
-        "t", 0, Committed(15, NOW_MS), 10, 20, 5, 2.5, "ok", Verdict.OK, 3, OWNER,
+        "t", 0, Committed(15, NOW_MS), 10, 20, 5, 2.5, "ok", Verdict.OK, 3, OWNER, 20,
     )  # fmt: skip
     assert group[3:] == (None, 5, 2.5, Verdict.OK, None, group.partitions)
 
@@ -80,6 +82,16 @@ def test_an_owner_without_an_offset_has_a_row() -> None:
     (group,) = measured(reading(owners={("t", 0): OWNER}))
     assert group.partitions[0][2:9] == (None, 10, 20, None, None, "no offset", None)
     assert group.partitions[0].owner == OWNER
+
+
+@pytest.mark.parametrize(
+    "stable_end, verdict", [(20, Verdict.STOP), (16, Verdict.STOP), (15, Verdict.OK), (12, Verdict.OK)]
+)
+def test_a_group_at_the_stable_end_has_not_stopped(stable_end: int, verdict: Verdict) -> None:
+    """Under read_committed a group cannot pass an open transaction; its lag counts to the end all the same."""
+    made = GroupReading("g", "classic", "Stable", offsets={"t": {0: Committed(15, NOW_MS - 60_000)}})
+    (group,) = measured(made, stable_end=stable_end)
+    assert (group.records, group.seconds, group.verdict) == (5, 2.5, verdict)
 
 
 def test_an_unknown_time_is_no_age() -> None:
@@ -105,5 +117,5 @@ def test_groups_and_partitions_are_sorted() -> None:
 
 def test_only_unread_partitions_are_looked_up() -> None:
     readings = [reading(("t", 0, 20), ("t", 1, 5), ("gone", 0, 1)), reading(("t", 0, 3))]
-    ends = KnownEnds({("t", 0): Ends(10, 20, 3), ("t", 1): None})
+    ends = KnownEnds({("t", 0): Ends(10, 20, 20, 3), ("t", 1): None})
     assert finish(unread_positions(readings, ends)) == {UnreadPosition("t", 0, 10): 20}

@@ -56,10 +56,11 @@ def test_the_end_is_the_high_watermark(node: SurveyedBroker) -> None:
 def test_another_leader_tells_ends_and_times(node: SurveyedBroker) -> None:
     begin(node)
     link = node.links.opened[LEADER]
+    tell(node, 8)
     tell(node, 9)
     tell(node, 2)
-    assert [request.topics[0].partitions[0].timestamp for request in link.asked[:2]] == [LATEST, EARLIEST]
-    request = link.asked[2]
+    assert [request.topics[0].partitions[0].timestamp for request in link.asked[:3]] == [LATEST, LATEST, EARLIEST]
+    request = link.asked[3]
     assert isinstance(request, FetchRequest)
     assert (request.topics[0].topic, request.topics[0].partitions[0].fetch_offset) == ("away", 4)
     assert request.topics[0].topic_id == node.services.metadata.image.topics["away"].topic_id
@@ -69,6 +70,7 @@ def test_another_leader_tells_ends_and_times(node: SurveyedBroker) -> None:
     node.time.advance()
     found = row_of(node.present(), "g", "away")
     assert found[3:8] == (2, 9, 5, 0.7, "ok")
+    assert found.stable_end == 8
     assert found.leader == LEADER
 
 
@@ -76,9 +78,10 @@ def test_a_known_time_is_not_asked_for_again(node: SurveyedBroker) -> None:
     test_another_leader_tells_ends_and_times(node)
     node.time.advance(1_000)
     tell(node, 10)
+    tell(node, 10)
     tell(node, 2)
     assert row_of(node.present(), "g", "away")[3:7] == (2, 10, 6, 1.7)
-    assert [type(request) for request in node.links.opened[LEADER].asked[3:]] == [ListOffsetsRequest] * 2
+    assert [type(request) for request in node.links.opened[LEADER].asked[4:]] == [ListOffsetsRequest] * 3
 
 
 def test_a_leader_without_an_answer_leaves_lag_unknown(node: SurveyedBroker) -> None:

@@ -26,3 +26,30 @@ def test_no_plot_covers_another() -> None:
         assert not cells & taken, panel["title"]
         assert max(x for x, _ in cells) < 24
         taken |= cells
+
+
+UNITS = {"Bps", "bytes", "cps", "percent", "reqps", "s", "short"}
+"""Ids of Grafana's units."""
+
+
+def test_the_model_has_what_the_schema_of_grafana_wants() -> None:
+    """Source: Grafana's schemas of dashboards (kinds/dashboard) and of time series panels, version 10."""
+    model = dashboard.dashboard()
+    assert {"title", "uid", "schemaVersion", "panels", "templating", "time"} <= model.keys()
+    assert len(model["uid"]) <= 40
+    (variable,) = model["templating"]["list"]
+    assert (variable["type"], variable["query"]) == ("datasource", "prometheus")
+    ids = [panel["id"] for panel in model["panels"]]
+    assert len(set(ids)) == len(ids)
+    for panel in model["panels"]:
+        assert panel["gridPos"].keys() == {"x", "y", "w", "h"}
+        if panel["type"] == "row":
+            assert (panel["collapsed"], panel["panels"]) == (False, [])
+            continue
+        assert panel["type"] == "timeseries"
+        assert panel["fieldConfig"].keys() == {"defaults", "overrides"}
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+        assert panel["options"]["legend"].keys() == {"displayMode", "placement", "showLegend", "calcs"}
+        assert panel["options"]["tooltip"].keys() == {"mode", "sort"}
+        for source in (panel["datasource"], *(target["datasource"] for target in panel["targets"])):
+            assert source == {"type": "prometheus", "uid": f"${{{variable['name']}}}"}
