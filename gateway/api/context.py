@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from headgate.gateway.metadata.store import MetadataStore
     from headgate.gateway.replication.replica_manager import ReplicaManager
+    from headgate.gateway.request_log.request_trace import ConnectionTrace
     from headgate.gateway.runtime.clock import Clock
     from headgate.gateway.runtime.log_output import LimitedLog
     from headgate.gateway.runtime.memory_budget import MemoryBudget
@@ -60,6 +61,7 @@ class Mutable(Protocol):
     """A connection that answers nothing more for some time."""
 
     active_ms: float
+    trace: ConnectionTrace | None
 
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None: ...
 
@@ -126,6 +128,11 @@ class Client:
     def active_ms(self) -> float:
         """When the client's bytes last arrived, on the monotonic clock."""
         return 0.0 if self.connection is None else self.connection.active_ms
+
+    @property
+    def trace(self) -> ConnectionTrace | None:
+        """The trace of the connection for the request log; None while the log is off."""
+        return None if self.connection is None else self.connection.trace
 
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
         """Answer nothing more on the connection for so many milliseconds (KIP-219)."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from headgate.gateway.api.authorization import Authorizer, StableAuthorizer
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
@@ -24,6 +25,7 @@ from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
 from headgate.gateway.api.throttling import Throttling
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.request_log.request_log import RequestLog
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.gateway.runtime.request_counts import RequestCounts
 from headgate.gateway.security.quotas.quota_manager import QuotaManager
@@ -31,6 +33,9 @@ from headgate.protocol import registry
 from headgate.protocol.header import read_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
+
+if TYPE_CHECKING:  # a broker whose request log is off imports no trace
+    from headgate.gateway.request_log.request_trace import ConnectionTrace
 
 TIMED_EVERY = 64
 """One in this many requests of each API and version is timed; also the requests number 1, 2, 4, 8, 16, 32 and 64."""
@@ -47,10 +52,16 @@ class Dispatcher:
         registrations: Mapping[int, Registration],
         authorizer: Authorizer | None = None,
         quotas: QuotaManager | None = None,
+        request_log: RequestLog | None = None,
     ) -> None:
-        """`quotas`: after each change of the quotas call `follow_quotas`; None: no client can have one."""
+        """`quotas`: after each change of the quotas call `follow_quotas`; None: no client can have one.
+
+        `request_log`: once the log is on or off call `follow_request_log`; None: no request is logged.
+        """
         self.authorizer = authorizer
         self.quotas = quotas
+        self.request_log = request_log
+        self._is_tracing = request_log is not None and request_log.is_on
         self.audit = services.audit
         self._services = services
         self._registrations = registrations
@@ -74,6 +85,12 @@ class Dispatcher:
         """Add the quota step to the routes that need one now, and remove it from the others."""
         for route in self._routes.values():
             route.throttle(self._throttling(route))
+
+    def follow_request_log(self) -> None:
+        """Trace every request from now on, or none."""
+        self._is_tracing = self.request_log is not None and self.request_log.is_on
+        for route in self._routes.values():
+            route.trace(is_traced=self._is_tracing)
 
     def _throttling(self, route: Route) -> Throttling | None:
         if self.quotas is None or route.is_order:
@@ -139,9 +156,11 @@ class Dispatcher:
 
         Two readings of the clock for every request would cost more than one percent of the smallest requests.
         """
-        number = route.timed_at
-        route.timed_at = number + min(number, TIMED_EVERY)
+        number, trace = route.timed_at, client.trace
+        route.timed_at = number + (1 if self._is_tracing else min(number, TIMED_EVERY))
         route.untimed = route.timed_at - number + 1  # `dispatch` counts this request again
+        if trace is not None:
+            return self._dispatch_traced(route, frame, client, done, trace)
         monotonic_ms, latency = self._services.clock.monotonic_ms, route.latency
         started_ms = monotonic_ms()
 
@@ -152,6 +171,30 @@ class Dispatcher:
         outcome = self.dispatch(frame, client, timed)
         if not isinstance(outcome, Parked):
             latency.observe((monotonic_ms() - started_ms) / 1000)
+        return outcome
+
+    def _dispatch_traced(
+        self, route: Route, frame: memoryview, client: Client, resume: Done, trace: ConnectionTrace
+    ) -> Reply | Parked:
+        """Answer a frame, and note the times of its stages for the request log."""
+        request = trace.begin(route.request.api_key, route.version, frame)
+
+        def traced(reply: Reply | Exception) -> None:
+            pieces = reply if isinstance(reply, list) else []
+            request.answered(sum(map(len, pieces)))
+            trace.end_handling(request, pieces)
+            route.latency.observe((request.answered_ms - request.started_ms) / 1000)
+            resume(reply)
+
+        outcome = self.dispatch(frame, client, traced)
+        if isinstance(outcome, Parked):
+            request.parked()
+            return outcome
+        request.handled(sum(map(len, outcome)))
+        route.latency.observe((request.handled_ms - request.started_ms) / 1000)
+        if self.batcher.is_open:
+            self.batcher.notify_written(request.written)
+        trace.end_handling(request, outcome)
         return outcome
 
     def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
@@ -192,6 +235,7 @@ class Dispatcher:
         route = Route(registration, version, self.authorizer, self._latencies[api_key], self._services.audit)
         route.number = self.request_counts.number(api_key, version)
         route.throttle(self._throttling(route))
+        route.trace(is_traced=self._is_tracing)
         if self.stall_watch.is_in_doubt:
             route.park_all()
         self._routes[api_key, version] = route

@@ -147,7 +147,8 @@ class ParkedRequest(Parked):
         if memory.reserve(size, granted):
             self._reserved = size
             return
-        changes = Changes((is_reserved,), tasks.monotonic_ms() + MEMORY_WAIT_MS)
+        began_ms = tasks.monotonic_ms()
+        changes = Changes((is_reserved,), began_ms + MEMORY_WAIT_MS)
         try:
             while not self._reserved:
                 if (yield changes) is None and tasks.monotonic_ms() >= changes.deadline_ms:
@@ -155,6 +156,8 @@ class ParkedRequest(Parked):
                     raise CloseConnection(f"a request waited {MEMORY_WAIT_MS / 1000:.0f} s for {size} bytes; {reason}")
         finally:
             memory.forget(granted)
+            if self._client.trace is not None:
+                self._client.trace.note_memory_wait(tasks.monotonic_ms() - began_ms)
 
     def _answer(self, request: Message, outcome: Any) -> Task[Reply]:
         """The reply to a handler's outcome, written in steps."""

@@ -48,6 +48,7 @@ class Route:
 
     __slots__ = (
         "_blank",
+        "_is_traced",
         "_response",
         "_unthrottled",
         "_write",
@@ -101,6 +102,7 @@ class Route:
         self.is_lasting = served.is_lasting if is_stable else None
         self.read = compiler.reader(request, version)
         self.throttling: Throttling | None = None
+        self._is_traced = False
         self._unthrottled = self.handler, self.is_lasting
         self.stages = served.stages
         # The rules of authorization look at all elements at once
@@ -120,6 +122,18 @@ class Route:
             self.handler = throttling.throttled(self.handler)
             if self.is_lasting is not None:
                 self.is_lasting = partial(_is_lasting_for_all, self.is_lasting)
+        if self._is_traced:
+            from headgate.gateway.request_log.request_trace import trace_handler
+            from headgate.gateway.request_log.request_waits import describe
+
+            self.handler = partial(trace_handler, self.handler, describe)
+
+    def trace(self, *, is_traced: bool) -> None:
+        """Have the request log see each request, or none. Each traced request is timed."""
+        self._is_traced = is_traced
+        self.throttle(self.throttling)
+        if is_traced:
+            self.timed_at, self.untimed = self.requests + 1, 1
 
     def park_large(self) -> None:
         """Park the requests that are read in steps. A large Produce request may have few rows: it is mostly records."""

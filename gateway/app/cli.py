@@ -55,6 +55,7 @@ COMMANDS = {
         "headgate.spark.command:main", "Spark over topics: jars, options, loads, positions; `headgate spark help`"
     ),
     "console": Command("headgate.tools.console.command:main", "serve a page about a cluster; `headgate[console]`"),
+    "health": Command("headgate.tools.health:main", "whether a broker is alive, started or ready, for probes"),
     "metrics": Command("headgate.tools.metrics:main", "read the metrics of a broker, as Prometheus does"),
     "dashboard": Command("headgate.tools.monitoring.dashboard:main", "print a dashboard for Grafana"),
     "alerts": Command("headgate.tools.monitoring.alerts:main", "print alerting rules for Prometheus"),

@@ -56,6 +56,7 @@ from headgate.gateway.replication.fetching.replica_fetchers import ReplicaFetche
 from headgate.gateway.replication.in_sync_replicas import IsrChanges
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
+from headgate.gateway.request_log.request_log import RequestLog
 from headgate.gateway.runtime.clock import Clock, SystemClock, thread_cpu_s
 from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
@@ -293,7 +294,8 @@ class BrokerParts:
         authorizer = make_authorizer(config, lambda: self.metadata.image.acls, seams.authorizer, self.audit)
         self._authorizer = authorizer
         self.services.authorizer = authorizer
-        self.dispatcher = Dispatcher(self.services, registrations, authorizer, self.quotas)
+        self.request_log = RequestLog(config, clock, scheduler)
+        self.dispatcher = Dispatcher(self.services, registrations, authorizer, self.quotas, self.request_log)
         self._apply_quotas(self.metadata.image)
         self._open_files = self.log_manager.files.open_limit()
         self._address_limits = AddressLimits(scheduler)
@@ -456,6 +458,7 @@ class BrokerParts:
             *(() if offset_stores is None else (offset_stores.follow,)),
             lambda _old, new, _names: self._apply_quotas(new),
             lambda *_: self.server.limit(self._limits()),
+            lambda *_: self._follow_request_log(),
             *(() if self.services.tls_reloads is None else (self.services.tls_reloads.follow,)),
             *(() if self.census is None else (self.census.follow,)),
             self.source.follow,
@@ -466,6 +469,11 @@ class BrokerParts:
         if image.quotas is not self.quotas.quotas:
             self.quotas.change(image.quotas)
             self.dispatcher.follow_quotas()
+
+    def _follow_request_log(self) -> None:
+        if self.request_log.follow():
+            self.dispatcher.follow_request_log()
+            self.server.follow_request_log()
 
     def reload_tls(self, resume: Callable[[], None] | None = None) -> None:
         """Read the stores of all listeners over TLS again; then call `resume`."""

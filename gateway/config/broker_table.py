@@ -90,6 +90,10 @@ class Settings:
      "Whether this broker counts which versions of APIs each client uses, and keeps the counts in the topic __headgate_census.")
     headgate_census_interval_ms: int = row(LONG, "60000", "100..",
      "How often counts are taken from open connections, and new clients and versions are written to the topic. Counts of known ones are written once an hour.")
+    headgate_request_log_slow_ms: int = row(LONG, "-1", "-1..",
+     ("Log each request that takes so long or longer, with its stages: received, waited for memory, handled, parked and for what, written, sent."
+      " The wait that a client asks for (for records, for members of its group) does not count; -1: none."))
+    headgate_request_log_one_of: int = row(INT, "0", "0..", "Log one of so many requests, with its stages; 0: none.")
     headgate_lag_interval_ms: int = row(LONG, "10000", "100..", "How often the lag of groups is measured, while an HTTP listener serves it.")
     headgate_spark_checkpoints: tuple[str, ...] = row(LIST, "", "",
      ("Checkpoints of Spark's streaming queries on this machine, name:/directory, separated by commas: their lag is shown as that of groups spark:<name>."))
@@ -418,7 +422,8 @@ CLUSTER_WIDE = frozenset(
     log.segment.delete.delay.ms log.min.free.bytes log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms log.message.timestamp.difference.max.ms
     transaction.partition.verification.enable producer.id.expiration.ms headgate.flush headgate.fetch.isolation.default
-    headgate.retention.hold.groups headgate.retention.hold.bytes headgate.retention.hold.ms
+    headgate.retention.hold.groups headgate.retention.hold.bytes headgate.retention.hold.ms headgate.request.log.slow.ms
+    headgate.request.log.one.of
     """.split()  # noqa: SIM905 - a line for each name would fill a page
 )
 

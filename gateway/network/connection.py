@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Done, Parked, Piece, Reply
@@ -25,6 +25,9 @@ from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.frame import FrameReader, InvalidFrameSize
+
+if TYPE_CHECKING:
+    from headgate.gateway.request_log.request_trace import ConnectionTrace
 
 logger = logging.getLogger("headgate.connection")
 
@@ -86,6 +89,7 @@ class Connection:
         "opened_ms",
         "outgoing",
         "starved",
+        "trace",
         "unauthenticated",
         "wake",
     )
@@ -111,6 +115,7 @@ class Connection:
         self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
         self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
         self.starved = False  # reads wait for memory
+        self.trace: ConnectionTrace | None = None  # of its requests, while the request log is on
         self.login: Dispatching | None = None  # what the client has to log in by
         self.unauthenticated: UnauthenticatedConnection | None = None
         self._batcher = dispatcher.batcher
@@ -267,6 +272,8 @@ class Connection:
         """Replies were sent: release the memory that their requests had reserved."""
         if self._reserved or self.starved:
             self._account()
+        if self.trace is not None:
+            self.trace.sent()
 
     def take(self) -> Piece:
         """Return the next piece to send. The caller releases a piece of a file."""
@@ -315,6 +322,8 @@ class Connection:
         """Answer no new request for `throttle_ms`. Queued replies are sent; a parked request continues (KIP-219)."""
         if self.closing:
             return
+        if self.trace is not None:
+            self.trace.throttled(throttle_ms)
         if self._muted is not None:
             self._muted.abandon()
         is_parked = self.parked
@@ -332,6 +341,8 @@ class Connection:
         """The socket is closed: release all resources now, without waiting for the garbage collector."""
         self.close()
         self.authenticated()
+        if self.trace is not None:
+            self.trace.close()
         try:
             self.settle()  # no later step of this connection would write
         except Exception as error:  # the resources are released in any case
@@ -358,6 +369,8 @@ class Connection:
             for frame in frames[answered:]:
                 self._pending.append(memoryview(bytearray(frame)))
                 self._pending_bytes += len(frame) + FRAME_OVERHEAD_BYTES
+            if self.trace is not None:
+                self.trace.note_pending(len(frames) - answered, now_ms)
         if self._pending and not answered:
             self._answer_pending()
         held = self._frames.held_bytes
@@ -399,6 +412,8 @@ class Connection:
 
     def _note_progress(self, now_ms: float, held: int, has_frames: bool) -> None:
         """Record since when an incomplete frame has not grown; growth means at least `SMALL_BYTES`."""
+        if self.trace is not None:
+            self.trace.note_progress(now_ms, held, has_requests=has_frames)
         if not held:
             self.incomplete_since_ms = None
         elif has_frames or self.incomplete_since_ms is None or held - self._held_before >= SMALL_BYTES:
@@ -425,6 +440,8 @@ class Connection:
                 self._reserved = wanted
             else:
                 self.starved = True
+                if self.trace is not None:
+                    self.trace.starve()
 
     def _answer_pending(self) -> None:
         answered = 0
@@ -432,11 +449,15 @@ class Connection:
             frame = self._pending[answered]
             answered += 1
             self._pending_bytes -= len(frame) + FRAME_OVERHEAD_BYTES
+            if self.trace is not None:
+                self.trace.next_pending()
             self._answer(frame)
         del self._pending[:answered]
 
     def _granted(self, size: int) -> None:
         self.starved = False
+        if self.trace is not None:
+            self.trace.granted()
         self._reserved += size
         self.wake()
 

@@ -107,6 +107,13 @@ class Server:
         """Admit new connections by these limits; open ones stay. The memory budget and open sockets do not change."""
         self._limits = self._quotas.limits = limits
 
+    def follow_request_log(self) -> None:
+        """Trace the requests of all open connections, or none; call this once the request log is on or off."""
+        request_log = self._dispatcher.request_log
+        if request_log is not None:
+            for driver in self.drivers:
+                driver.connection.trace = request_log.trace(driver.connection.client)
+
     async def serve(
         self,
         listeners: Sequence[tuple[str, trio.abc.Listener[Any]]],
@@ -397,6 +404,8 @@ class Server:
         if self._logins is not None:
             self._logins.begin(connection, self._dispatcher)
         client.connection = connection
+        if self._dispatcher.request_log is not None:
+            connection.trace = self._dispatcher.request_log.trace(client)
         return connection
 
     def _note_unauthenticated(self, connection: Connection, abort: Callable[[], object]) -> None:

@@ -161,6 +161,7 @@ class StreamDriver:
             if connection.outgoing:
                 await self._send()
                 connection.active_ms = self._begin_step()
+                connection.release_answered()
                 connection.proceed()
             elif connection.has_more:  # the step's time was over, or the parked request needs no reply
                 await trio.lowlevel.checkpoint()

@@ -44,13 +44,14 @@ class WriteBatcher:
     `is_open`: a write is staged, and no reply may leave.
     """
 
-    __slots__ = ("_drafts", "_promises", "_waiting", "is_open")
+    __slots__ = ("_drafts", "_listeners", "_promises", "_waiting", "is_open")
 
     def __init__(self) -> None:
         self.is_open = False
         self._promises: dict[PendingWrite, tuple[Replica, list[Refuse]]] = {}
         self._waiting: list[tuple[PendingWrite, Append, AppendInfo]] = []
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
+        self._listeners: list[Callable[[], None]] = []
 
     def promise(self, replica: Replica, staged: PendingWrite, refuse: Refuse) -> None:
         """Note that a response already reports the staged write; `refuse` corrects it if the write fails."""
@@ -71,6 +72,10 @@ class WriteBatcher:
     def draft(self, reply: Any, encoder: Encoder, response: Message, correlation_id: int) -> None:
         """Note a reply with or after such a response: after a failed write it is encoded again, in place."""
         self._drafts.append((reply, encoder, response, correlation_id))
+
+    def notify_written(self, resume: Callable[[], None]) -> None:
+        """Call `resume` after the write of what is staged now."""
+        self._listeners.append(resume)
 
     def write_all(self) -> None:
         """Write everything that is staged. Responses to failed writes are corrected and encoded again."""
@@ -93,6 +98,10 @@ class WriteBatcher:
         if has_failed:
             for reply, encoder, response, correlation_id in drafts:
                 (reply[:],) = encoder.encode(response, correlation_id)
+        if self._listeners:
+            listeners, self._listeners = self._listeners, []
+            for resume in listeners:
+                resume()
 
 
 def _write(replica: Replica, staged: PendingWrite) -> KafkaError | None:

@@ -1,6 +1,7 @@
 """Who is at the other end, as a log line shows it."""
 
 from headgate.gateway.api.context import MAX_RECENT_TOPICS, Client
+from headgate.gateway.request_log.request_trace import ConnectionTrace
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode
 
@@ -22,6 +23,7 @@ class ActiveConnection:
     """Bytes arrived at this time."""
 
     active_ms = 7.0
+    trace: ConnectionTrace | None = None
 
     def mute(self, _scheduler: object, _throttle_ms: int) -> None:
         """A test looks at the client's counters alone."""

@@ -50,7 +50,7 @@ def test_coordinators_follow_the_metadata_behind_partitions(config: BrokerConfig
     listeners: list[str] = []
     with mock.patch.object(MetadataStore, "on_change", lambda _, listener: listeners.append(listener.__qualname__)):
         BrokerParts(config, Seams(files=UnsyncedFiles())).close()
-    first, *coordinators, _, _, _, last = listeners
+    first, *coordinators, _, _, _, _, last = listeners
     assert (first, last) == ("ReplicaManager.follow", "EmbeddedSource.follow")
     assert coordinators
     assert all(name.endswith(".follow") for name in coordinators)

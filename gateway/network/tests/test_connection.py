@@ -17,6 +17,7 @@ from headgate.gateway.network.connection import (
     MAX_PENDING_BYTES,
     Connection,
 )
+from headgate.gateway.request_log.request_log import RequestLog
 from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.runtime.request_counts import RequestCounts
 from headgate.gateway.runtime.stall_watch import StallWatch
@@ -51,6 +52,7 @@ class ScriptedDispatcher:
     def __init__(self) -> None:
         self.quotas: QuotaManager | None = None
         self.audit = None
+        self.request_log: RequestLog | None = None
         self.seen: list[bytes] = []
         self.parked: list[Callable[[Any], None]] = []
         self.abandoned = 0
