@@ -6,14 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from compat_tests.console.browser import NARROW, WIDE, opened_page, screenshot
-from compat_tests.harness.broker import TARGET, Broker
+from compat_tests.console.browser import NARROW, WIDE, console, opened_page, screenshot
+from compat_tests.harness.broker import HTTP, TARGET, Broker, HeadgateBroker, running
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
 from compat_tests.harness.writing import commit, send
@@ -247,3 +248,44 @@ def test_ten_thousand_topics_are_shown_and_filtered_in_a_second(
     figure(f"console: {MANY} topics are shown after {shown_s:.2f} s, and filtered after {filtered_s:.2f} s")
     assert shown_s < 1
     assert filtered_s < 1
+
+
+# ----------------------------------------------------------------------------------------------- by the brokers' HTTP
+
+
+def spark_checkpoint(directory: Path, topic: str, offset: int) -> None:
+    """The checkpoint of a streaming query that has done one batch of one partition."""
+    texts = {
+        "metadata": '{"id":"6a5f6e0e-0f5b-4c1c-9c5a-3a4f2f1f9d11"}',
+        "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\n{{"{topic}":{{"0":{offset}}}}}',
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+    }
+    for name, text in texts.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.skipif(TARGET != "headgate", reason="the HTTP listener is Headgate's own")
+def test_verdicts_and_queries_of_spark_come_by_http(page: Page, tmp_path: Path) -> None:
+    topic, group = "surveyed", "surveyed-group"
+    spark_checkpoint(tmp_path / "checkpoint", topic, 3)
+    settings = {
+        HTTP: "http://127.0.0.1:0",
+        "headgate.lag.interval.ms": "200",
+        "headgate.spark.checkpoints": f"orders:{tmp_path / 'checkpoint'},lost:{tmp_path / 'nothing'}",
+    }
+    with running(tmp_path / "broker", settings) as broker:
+        assert isinstance(broker, HeadgateBroker)
+        create_topics(broker.bootstrap, {topic: {}})
+        send(broker.bootstrap, topic, map(str, range(10)))
+        commit(broker.bootstrap, group, topic, {0: 10})
+        with console(broker.bootstrap, ["--http", str(broker.http())]) as address:
+            page.goto(f"{address}/#/groups")
+            expect(row(page, group)).to_contain_text("OK")
+            expect(row(page, "spark:lost").get_by_title("cannot read").first).to_be_visible()
+            row(page, "spark:orders").get_by_role("link").click()
+            expect(number(page, "Lag")).to_have_text("7")
+            expect(page.get_by_role("grid", name="partitions").get_by_role("row").nth(1)).to_contain_text(topic)
+            page.goto(f"{address}/#/groups/{group}")
+            expect(page.get_by_role("grid", name="partitions").get_by_role("row").nth(1)).to_contain_text("OK")

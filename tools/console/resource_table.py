@@ -64,6 +64,7 @@ RESOURCES: Final[dict[str, ConsoleResource]] = {
     "groups": ConsoleResource("groups:groups"),
     "group_figures": ConsoleResource("groups:group_figures"),
     "group": ConsoleResource("group:group"),
+    "lag_survey": ConsoleResource("lag_survey:lag_survey"),
     "transactions": ConsoleResource("transactions:transactions"),
     "transaction_figures": ConsoleResource("transactions:transaction_figures"),
     "open_transactions": ConsoleResource("transactions:open_transactions"),

@@ -28,7 +28,7 @@ const STATUSES = {
 };
 
 export function GroupState({ state }) {
-  if (!state) return html`<${Badge} title="The broker has not named the state">unknown<//>`;
+  if (!state) return html`<span class="unknown" title="The state is not known">–</span>`;
   const [kind, title] = STATES[state] ?? ["", state];
   return html`<${Badge} kind=${kind} title=${title}>${state}<//>`;
 }

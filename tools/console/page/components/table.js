@@ -94,7 +94,7 @@ function Head({ columns, template, sort, onSort }) {
       >
         ${column.isUnsorted
           ? html`<span class="label">${column.title}</span>`
-          : html`<button tabindex="-1" onClick=${() => onSort(column.name)}>${column.title}</button>`}
+          : html`<button onClick=${() => onSort(column.name)}>${column.title}</button>`}
       </div>`;
     })}
   </div>`;

@@ -1,5 +1,6 @@
 // One group: lag by partition and by topic, and its members.
-import { GroupState, OffsetStatus } from "../components/group_badges.js";
+import { formatTime, isKnown } from "../components/format.js";
+import { GroupState, OffsetStatus, Verdict } from "../components/group_badges.js";
 import { html, useMemo } from "../components/html.js";
 import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
@@ -8,17 +9,55 @@ import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
 
 const COMMITTED = "read_committed";
+const OF_SPARK = "spark:";
 
 export default function GroupPage({ values, query }) {
   const { group } = values;
   const isolation = query.isolation === COMMITTED ? COMMITTED : null;
-  const parameters = { group, isolation_level: isolation };
-  const { data, error, isLoading, reload } = useResource("group", parameters, { everyMs: 5000 });
+  const { data, error, isLoading, reload } = useGroup(group, isolation);
   return html`<${PageHead} title=${group} path=${[["Groups", address("/groups")]]}>
-      ${data && html`<${GroupState} state=${data.state} /><${Badge}>${data.type}<//>`}
+      ${data?.state && html`<${GroupState} state=${data.state} />`} ${data && html`<${Badge}>${data.type}<//>`}
+      ${data?.verdict && html`<${Verdict} verdict=${data.verdict} />`}
     <//>
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${isLoading && html`<${Loading} what="the group" />`}
     ${data && html`<${Group} data=${data} tab=${query.tab} isolation=${isolation} />`}`;
+}
+
+/** The group by the cluster, with verdicts by the brokers' survey; a query of Spark is known to the survey alone. */
+function useGroup(group, isolation) {
+  const mayBeOfSpark = group.startsWith(OF_SPARK);
+  const { data: survey, error: failure } = useResource("lag_survey", { group }, { everyMs: 10_000 });
+  const surveyed = survey?.groups?.[0];
+  const isOfSpark = mayBeOfSpark && surveyed?.type === "spark";
+  const isAsked = !mayBeOfSpark || Boolean(failure) || (survey !== null && !isOfSpark);
+  const parameters = { group, isolation_level: isolation };
+  const { data, error, isLoading, reload } = useResource(isAsked ? "group" : null, parameters, { everyMs: 5000 });
+  const joined = useMemo(() => {
+    if (isOfSpark) return ofSpark(surveyed, survey);
+    return data && { ...data, verdict: surveyed?.verdict ?? null, partitions: withVerdicts(data.partitions, surveyed), survey };
+  }, [data, survey]);
+  return { data: joined, error, isLoading: isLoading || (!isAsked && !joined), reload };
+}
+
+/** A query of Spark in the form of a group of the cluster. */
+function ofSpark(surveyed, survey) {
+  return {
+    ...surveyed,
+    survey,
+    members: [],
+    assignor: null,
+    coordinator: null,
+    partitions_out_of_range: surveyed.partitions.filter((row) => row.status !== "ok").length,
+    missing: surveyed.error ? { lag: surveyed.error } : {},
+  };
+}
+
+function withVerdicts(partitions, surveyed) {
+  const rows = new Map((surveyed?.partitions ?? []).map((row) => [`${row.topic}-${row.partition}`, row]));
+  return partitions.map((row) => {
+    const known = rows.get(`${row.topic}-${row.partition}`);
+    return { ...row, verdict: known?.verdict ?? null, committed_ms: known?.committed_ms ?? null };
+  });
 }
 
 function Group({ data, tab = "partitions", isolation }) {
@@ -28,18 +67,20 @@ function Group({ data, tab = "partitions", isolation }) {
     { name: "topics", title: `Topics (${topics.length})` },
     { name: "members", title: `Members (${data.members.length})` },
   ];
+  const isOfSpark = data.type === "spark";
   const outside = data.partitions_out_of_range;
   return html`<${Figures}
       items=${[
         { label: "Lag", value: data.lag_records, kind: "number", reason: data.missing.lag ?? "Nothing is committed" },
         { label: "Lag in time", value: data.lag_ms, kind: "duration", reason: data.missing.lag ?? "No time is known" },
-        { label: "Members", value: data.members.length, kind: "number", reason: data.missing.members },
+        { label: "Members", value: isOfSpark ? null : data.members.length, kind: "number", reason: "A query of Spark has none" },
         { label: "Offsets out of range", value: outside, kind: "number", mood: outside ? "bad" : "" },
-        { label: "Assignor", value: data.assignor, reason: "The group has no members", isSmall: true },
-        { label: "Coordinator", value: data.coordinator, reason: "The broker has not named it", isSmall: true },
+        { label: "Assignor", value: data.assignor, reason: "The group has no members, or no assignor", isSmall: true },
+        { label: "Coordinator", value: data.coordinator, reason: "A query of Spark has none", isSmall: true },
       ]}
     />
     <${Missing} missing=${data.missing} />
+    ${!data.verdict && data.survey?.missing.verdicts && html`<p class="soft">No verdicts: ${data.survey.missing.verdicts}.</p>`}
     <${Tabs} label="Parts of the group" tabs=${tabs} chosen=${tab} onChoose=${chooseTab} />
     ${tab === "partitions" && html`<${Partitions} data=${data} isolation=${isolation} />`}
     ${tab === "topics" && html`<${Topics} rows=${topics} />`} ${tab === "members" && html`<${Members} data=${data} />`}`;
@@ -81,12 +122,13 @@ const PARTITION_COLUMNS = [
     hint: "The next offset that the group reads",
     value: (row) => row.committed_offset,
     reason: (row) => `Status: ${row.status}`,
+    title_of: (row) => `${row.committed_offset}${isKnown(row.committed_ms) ? `, committed at ${formatTime(row.committed_ms)}` : ""}`,
     kind: "number",
-    width: "110px",
+    width: "104px",
     isWideOnly: true,
   },
-  { name: "start_offset", title: "Start", value: (row) => row.start_offset, kind: "number", width: "100px", isWideOnly: true },
-  { name: "end_offset", title: "End", value: (row) => row.end_offset, kind: "number", width: "100px", isWideOnly: true },
+  { name: "start_offset", title: "Start", value: (row) => row.start_offset, kind: "number", width: "88px", isWideOnly: true },
+  { name: "end_offset", title: "End", value: (row) => row.end_offset, kind: "number", width: "94px", isWideOnly: true },
   {
     name: "lag_records",
     title: "Lag",
@@ -111,7 +153,7 @@ const PARTITION_COLUMNS = [
     hint: "Where the committed offset stands in the partition",
     value: (row) => row.status,
     cell: (row) => html`<${OffsetStatus} status=${row.status} />`,
-    width: "130px",
+    width: "104px",
     isWideOnly: true,
   },
   {
@@ -124,6 +166,15 @@ const PARTITION_COLUMNS = [
     isWideOnly: true,
   },
 ];
+const VERDICT_COLUMN = {
+  name: "verdict",
+  title: "Verdict",
+  hint: "By the last ten commits: whether the group keeps up",
+  value: (row) => row.verdict,
+  cell: (row) => html`<${Verdict} verdict=${row.verdict} />`,
+  width: "86px",
+  isWideOnly: true,
+};
 const METADATA_COLUMN = {
   name: "metadata",
   title: "Metadata",
@@ -134,22 +185,28 @@ const METADATA_COLUMN = {
 };
 
 function Partitions({ data, isolation }) {
-  const hasMetadata = data.partitions.some((row) => row.metadata);
+  const has = (name) => data.partitions.some((row) => row[name]);
+  const columns = [
+    ...PARTITION_COLUMNS,
+    ...(has("verdict") ? [VERDICT_COLUMN] : []),
+    ...(has("metadata") ? [METADATA_COLUMN] : []),
+  ];
   return html`<${List}
     name="partitions"
-    columns=${hasMetadata ? [...PARTITION_COLUMNS, METADATA_COLUMN] : PARTITION_COLUMNS}
+    columns=${columns}
     rows=${data.partitions}
     rowKey=${(row) => `${row.topic}-${row.partition}`}
     empty=${html`<${NoOffsets} />`}
   >
-    <label class="row" title="Partitions end at their last stable offset, before the first open transaction">
+    ${data.type !== "spark" &&
+    html`<label class="row" title="Partitions end at their last stable offset, before the first open transaction">
       <input
         type="checkbox"
         checked=${isolation === COMMITTED}
         onChange=${() => setQuery({ isolation: isolation === COMMITTED ? null : COMMITTED })}
       />
       read_committed
-    </label>
+    </label>`}
   <//>`;
 }
 

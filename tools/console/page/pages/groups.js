@@ -1,7 +1,7 @@
 // Groups of every kind: names, types and states at once, members and lag for the rows in sight.
 import { useFiguresInSight } from "../components/figures_in_sight.js";
 import { formatShare } from "../components/format.js";
-import { GroupState, lagReason } from "../components/group_badges.js";
+import { GroupState, lagReason, Verdict } from "../components/group_badges.js";
 import { html, useEffect, useMemo } from "../components/html.js";
 import { Badge, Empty, Failure, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
@@ -10,8 +10,19 @@ import { List } from "../components/table.js";
 
 const AT_ONCE = 100;
 
-function columns(missing) {
+const VERDICT_COLUMN = {
+  name: "verdict",
+  title: "Verdict",
+  hint: "By the last ten commits: whether the group keeps up",
+  value: (row) => row.verdict,
+  cell: (row) => html`<${Verdict} verdict=${row.verdict} reason=${row.error} />`,
+  width: "92px",
+  isWideOnly: true,
+};
+
+function columns(missing, hasVerdicts) {
   const reason = (row) => {
+    if (row.error) return row.error;
     if (!row.has_offsets) return `A ${row.type} group has no committed offsets`;
     return row.measured_ms ? lagReason(row, missing) : "Not asked for yet";
   };
@@ -60,6 +71,7 @@ function columns(missing) {
       kind: "duration",
       width: "112px",
     },
+    ...(hasVerdicts ? [VERDICT_COLUMN] : []),
     {
       name: "partitions_out_of_range",
       title: "Out of range",
@@ -84,11 +96,24 @@ export default function GroupsPage() {
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${data && html`<${Groups} data=${data} />`}`;
 }
 
+/** The groups of the cluster, and those that only the brokers' survey has: queries of Spark. */
+function useListed(data) {
+  const { data: survey } = useResource("lag_survey", {}, { everyMs: 10_000 });
+  const listed = useMemo(() => {
+    const rows = data.rows.map((row) => Object.fromEntries(data.columns.map((name, index) => [name, row[index]])));
+    const surveyed = new Map((survey?.groups ?? []).map((group) => [group.group, group]));
+    const known = new Set(rows.map((row) => row.group));
+    const others = [...surveyed.values()].filter(({ group }) => !known.has(group));
+    return [
+      ...rows.map((row) => ({ ...row, verdict: surveyed.get(row.group)?.verdict ?? null })),
+      ...others.map((group) => ({ ...group, has_offsets: false, measured_ms: survey.measured_ms })),
+    ];
+  }, [data, survey]);
+  return { listed, hasVerdicts: Boolean(survey?.groups) };
+}
+
 function Groups({ data }) {
-  const listed = useMemo(
-    () => data.rows.map((row) => Object.fromEntries(data.columns.map((name, index) => [name, row[index]]))),
-    [data],
-  );
+  const { listed, hasVerdicts } = useListed(data);
   const { figures, missing, error, loading, onVisible, loadAll } = useFiguresInSight({
     resource: "group_figures",
     parameter: "group",
@@ -107,7 +132,7 @@ function Groups({ data }) {
     <${List}
       name="groups"
       filterLabel="Filter groups"
-      columns=${columns(missing)}
+      columns=${columns(missing, hasVerdicts)}
       rows=${rows}
       rowKey=${(row) => row.group}
       onOpen=${(row) => go(address("/groups", row.group))}
