@@ -59,6 +59,7 @@ RESOURCES: Final[dict[str, ConsoleResource]] = {
     "topic_configs": ConsoleResource("topic:topic_configs"),
     "topic_groups": ConsoleResource("topic:topic_groups"),
     "topic_producers": ConsoleResource("topic:topic_producers"),
+    "topic_connections": ConsoleResource("topic_connections:topic_connections"),
     "log_directories": ConsoleResource("log_directories:log_directories"),
     "log_directory": ConsoleResource("log_directories:log_directory"),
     "groups": ConsoleResource("groups:groups"),

@@ -7,8 +7,9 @@ import { address } from "../components/route.js";
 import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
 import { TopicConfigs } from "./topic_configs.js";
-import { TopicClients } from "./topic_clients.js";
+import { TopicConnections } from "./topic_connections.js";
 import { TopicGroups } from "./topic_groups.js";
+import { TopicProducers } from "./topic_producers.js";
 
 const TABS = [
   { name: "partitions", title: "Partitions" },
@@ -16,6 +17,7 @@ const TABS = [
   { name: "configs", title: "Configs" },
   { name: "groups", title: "Groups" },
   { name: "producers", title: "Producers" },
+  { name: "connections", title: "Connections" },
 ];
 
 export default function TopicPage({ values, query }) {
@@ -61,7 +63,8 @@ function Topic({ data, tab }) {
     ${tab === "replicas" && html`<${Replicas} data=${data} />`}
     ${tab === "configs" && html`<${TopicConfigs} topic=${data.topic} />`}
     ${tab === "groups" && html`<${TopicGroups} topic=${data.topic} />`}
-    ${tab === "producers" && html`<${TopicClients} topic=${data.topic} />`}`;
+    ${tab === "producers" && html`<${TopicProducers} topic=${data.topic} />`}
+    ${tab === "connections" && html`<${TopicConnections} topic=${data.topic} />`}`;
 }
 
 /** Partitions with their records, and with the size of the leader's replica. */

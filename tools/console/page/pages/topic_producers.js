@@ -50,7 +50,7 @@ function columns(missing) {
   ];
 }
 
-export function TopicClients({ topic }) {
+export function TopicProducers({ topic }) {
   const { data, error, isLoading, reload } = useResource("topic_producers", { topic }, { everyMs: 10_000 });
   if (isLoading) return html`<${Loading} what="producers" />`;
   return html`${error && html`<${Failure} error=${error} retry=${reload} />`}
