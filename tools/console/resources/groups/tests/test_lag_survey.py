@@ -10,7 +10,7 @@ from headgate.protocol.messages.describe_cluster import DescribeClusterRequest, 
 from headgate.tools.client.client import ClientError
 from headgate.tools.console.broker_http import NO_ADDRESS, NOT_ALLOWED, BrokerHttp, ConsoleCluster
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.lag_survey import lag_survey, merge_surveys
+from headgate.tools.console.resources.groups.lag_survey import lag_survey, merge_surveys
 from headgate.tools.console.resources.tests.answering_cluster import answering_cluster
 
 ALLOWED = DescribeClusterResponse(cluster_authorized_operations=1 << 8)

@@ -2,7 +2,7 @@
 
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.console.resources.committed_offsets import (
+from headgate.tools.console.resources.groups.committed_offsets import (
     KEPT_S,
     GroupOffset,
     OffsetsByTopic,

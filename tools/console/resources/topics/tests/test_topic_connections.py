@@ -10,7 +10,7 @@ from headgate.protocol.messages.describe_cluster import DescribeClusterRequest, 
 from headgate.tools.console.broker_http import NO_ADDRESS, BrokerHttp, ConsoleCluster
 from headgate.tools.console.parameters import Parameters
 from headgate.tools.console.resources.tests.answering_cluster import answering_cluster
-from headgate.tools.console.resources.topic_connections import topic_connections
+from headgate.tools.console.resources.topics.topic_connections import topic_connections
 
 ROW = {
     "principal": "User:ANONYMOUS",

@@ -6,7 +6,7 @@ from headgate.protocol.messages import consumer_group_describe as kip_848
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.tools.console.parameters import BadParameter, Parameters
-from headgate.tools.console.resources.groups import COLUMNS, group_figures, groups
+from headgate.tools.console.resources.groups.groups import COLUMNS, group_figures, groups
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 NOTHING = Parameters()

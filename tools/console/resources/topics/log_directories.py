@@ -7,7 +7,7 @@ from typing import Any
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.parameters import Parameters
 from headgate.tools.console.resources.missing_parts import MissingParts
-from headgate.tools.console.resources.topic import replica_rows
+from headgate.tools.console.resources.topics.topic import replica_rows
 from headgate.tools.log_directories import DirectoryDescription, describe_log_directories
 
 

@@ -14,7 +14,7 @@ from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.committed_offsets import RecentOffsets, group_lags
+from headgate.tools.console.resources.groups.committed_offsets import RecentOffsets, group_lags
 from headgate.tools.console.resources.missing_parts import MissingParts
 from headgate.tools.groups.offsets import PartitionEnds, list_ends
 from headgate.tools.log_directories import DirectoryDescription, describe_log_directories

@@ -17,7 +17,7 @@ from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.configs import ConfigDescription, describe_topic_configs
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.lag_rows import lag_row, rows_by_group, totals
+from headgate.tools.console.resources.groups.lag_rows import lag_row, rows_by_group, totals
 from headgate.tools.console.resources.missing_parts import MissingParts
 from headgate.tools.groups.lag import PartitionLag, lag_of_offsets, owners_of
 from headgate.tools.groups.members import GroupDescription, describe_groups, list_groups

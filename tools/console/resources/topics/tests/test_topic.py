@@ -14,7 +14,13 @@ from headgate.protocol.messages.list_offsets import ListOffsetsRequest
 from headgate.protocol.messages.list_transactions import ListTransactionsRequest
 from headgate.tools.client.client import ClientError
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.topic import text_of_html, topic, topic_configs, topic_groups, topic_producers
+from headgate.tools.console.resources.topics.topic import (
+    text_of_html,
+    topic,
+    topic_configs,
+    topic_groups,
+    topic_producers,
+)
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, ModelTransaction, opened
 
 ORDERS = Parameters([("topic", "orders")])

@@ -8,7 +8,7 @@ from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.log_directories import log_directories, log_directory
+from headgate.tools.console.resources.topics.log_directories import log_directories, log_directory
 from headgate.tools.tests.model_cluster import ModelCluster, opened
 
 

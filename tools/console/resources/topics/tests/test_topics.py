@@ -12,7 +12,7 @@ from headgate.protocol.messages.describe_log_dirs import (
 from headgate.protocol.messages.list_offsets import ListOffsetsRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from headgate.tools.console.parameters import BadParameter, Parameters
-from headgate.tools.console.resources.topics import COLUMNS, topic_figures, topics
+from headgate.tools.console.resources.topics.topics import COLUMNS, topic_figures, topics
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 NOTHING = Parameters()

@@ -7,7 +7,7 @@ from typing import Any, Final
 from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.lag_rows import rows_by_group, totals
+from headgate.tools.console.resources.groups.lag_rows import rows_by_group, totals
 from headgate.tools.console.resources.missing_parts import MissingParts
 from headgate.tools.groups.lag import measure_lag
 from headgate.tools.groups.members import CLASSIC, GroupListing, complete_states, list_groups

@@ -5,7 +5,7 @@ import pytest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.tools.client.client import ClientError
 from headgate.tools.console.parameters import BadParameter, Parameters
-from headgate.tools.console.resources.group import group
+from headgate.tools.console.resources.groups.group import group
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 

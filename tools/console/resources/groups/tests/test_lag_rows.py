@@ -1,7 +1,7 @@
 """Totals of lags: unknown ones are left out, and counted."""
 
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.console.resources.lag_rows import lag_row, rows_by_group, totals
+from headgate.tools.console.resources.groups.lag_rows import lag_row, rows_by_group, totals
 from headgate.tools.groups.lag import UNKNOWN, PartitionLag
 from headgate.tools.groups.offsets import OffsetAndMetadata
 

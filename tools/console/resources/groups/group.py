@@ -9,8 +9,8 @@ from headgate.tools.arguments import now_ms
 from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.groups import group_row
-from headgate.tools.console.resources.lag_rows import lag_row, totals
+from headgate.tools.console.resources.groups.groups import group_row
+from headgate.tools.console.resources.groups.lag_rows import lag_row, totals
 from headgate.tools.console.resources.missing_parts import MissingParts
 from headgate.tools.groups.lag import measure_lag
 from headgate.tools.groups.members import GroupDescription, MemberDescription, list_groups

@@ -1,0 +1,1 @@
+"""Groups of every kind, their members, offsets and lag."""
