@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections import deque
@@ -84,6 +85,13 @@ class Client:
 
     def close(self) -> None:
         self._socket.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the broker has closed the connection while no request was in flight: it closes idle ones."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return not self.peer.in_flight and bool(waiting.poll(0))
 
     def _secure(self) -> None:
         """Begin TLS, if the client's security has it."""

@@ -269,6 +269,11 @@ class Cluster:
     def _open(self, address: str) -> Client:
         return Client(address, self._client_id, self._request_timeout_s, self.security)
 
+    def drop_ended(self) -> None:
+        """Close the connections that their brokers have closed; the next question opens others."""
+        for client in {id(client): client for client in self._clients.values() if client.has_ended}.values():
+            self.disconnect(client)
+
     def disconnect(self, client: Client) -> None:
         """Close a connection; the next question to its broker opens another."""
         client.close()

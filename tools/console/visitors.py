@@ -121,6 +121,7 @@ class Visitor:
         if security is None:
             raise NotLoggedIn
         cluster = self._idle.pop() if self._idle else self._access.cluster(security)
+        cluster.drop_ended()  # or else the first question after a pause would fail
         is_free = True
         try:
             yield cluster

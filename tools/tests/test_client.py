@@ -1,6 +1,7 @@
 """The tools' client: what it asks, and what it says when it gets no answer."""
 
 import socket
+import threading
 from functools import partial
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.client.tests.scripted_peer import Answer
+from headgate.protocol.client.tests.scripted_peer import reply as reply_bytes
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
@@ -236,3 +238,24 @@ def test_an_alert_of_tls_names_the_protocol() -> None:
         pytest.raises(SecurityError, match=r"speaks TLS; set security\.protocol=SSL or SASL_SSL"),
     ):
         Client(address)
+
+
+@pytest.mark.sockets
+def test_a_connection_that_its_broker_has_closed_is_known() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        is_over = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                request = connection.recv(1 << 16)
+                connection.sendall(reply_bytes(memoryview(request)[4:], lambda request, version: SERVED) or b"")
+                is_over.wait(60)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with Client(f"127.0.0.1:{listener.getsockname()[1]}") as client:
+            assert not client.has_ended
+            is_over.set()
+            thread.join(60)
+            assert client.has_ended

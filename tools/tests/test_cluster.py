@@ -206,6 +206,18 @@ def test_a_connection_is_kept_and_a_broken_one_is_not(model: ModelCluster, clust
     assert model.connects == [0, 2, 2]
 
 
+def test_connections_that_brokers_have_closed_are_opened_again(
+    model: ModelCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.ask_all_brokers(lambda client, nodes: [(nodes[0], client.address)])
+    before = list(model.connects)
+    monkeypatch.setattr(Client, "has_ended", property(lambda client: client.address.endswith("9093")))
+    cluster.drop_ended()
+    found, _ = cluster.ask_all_brokers(lambda client, nodes: [(nodes[0], client.address)])
+    assert sorted(found) == [0, 1, 2]
+    assert model.connects == [*before, 1]
+
+
 def test_equal_failures_are_grouped() -> None:
     refused, other = Failure.of(ErrorCode.NON_EMPTY_GROUP), Failure(0, "other")
     failures = {TopicPartition("a", number): refused for number in range(7)} | {B0: other, A1: other}

@@ -3,7 +3,6 @@ import { ask } from "./api.js";
 import { useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
 
 const MOST_CHARACTERS = 12_000; // of one address
-const EVERY_MS = 5000;
 
 /** Names in parts of at most `most`, each short enough for an address. */
 export function inParts(names, most) {
@@ -37,9 +36,10 @@ function store(figures, answer, { list, key, combine }) {
  * Figures by name: `{figures, missing, error, onVisible(rows), loadAll(names), loading}`.
  *
  * `resource` is asked with `parameter` for some names, and answers `{[list]: [{[key]: name, ...}], measured_ms, missing}`.
- * `most`: names in one question. `combine(row, before)`: what is kept of a row. `loading`: a share from 0 to 1, or null.
+ * `most`: names in one question. `everyMs`: how often the rows in sight are asked for again. `combine(row, before)`: what
+ * is kept of a row. `loading`: a share from 0 to 1, or null.
  */
-export function useFiguresInSight({ resource, parameter, list, key, most, combine = (row) => row }) {
+export function useFiguresInSight({ resource, parameter, list, key, most, everyMs = 5000, combine = (row) => row }) {
   const [state, setState] = useState({ figures: new Map(), missing: {}, error: null });
   const [loading, setLoading] = useState(null);
   const visible = useRef([]);
@@ -70,9 +70,9 @@ export function useFiguresInSight({ resource, parameter, list, key, most, combin
     let timer = 0;
     const turn = async () => {
       if (!document.hidden && visible.current.length) await load(visible.current, signal);
-      if (!signal.aborted) timer = setTimeout(turn, EVERY_MS);
+      if (!signal.aborted) timer = setTimeout(turn, everyMs);
     };
-    timer = setTimeout(turn, EVERY_MS);
+    timer = setTimeout(turn, everyMs);
     return () => {
       abort.current.abort();
       clearTimeout(timer);

@@ -1,7 +1,7 @@
 // One group: lag by partition and by topic, and its members.
 import { formatTime, isKnown } from "../components/format.js";
 import { GroupState, OffsetStatus, Verdict } from "../components/group_badges.js";
-import { html, useMemo } from "../components/html.js";
+import { html, useEffect, useMemo, useState } from "../components/html.js";
 import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { address, setQuery } from "../components/route.js";
@@ -10,6 +10,7 @@ import { chooseTab, Tabs } from "../components/tabs.js";
 
 const COMMITTED = "read_committed";
 const OF_SPARK = "spark:";
+const MANY = 200; // partitions of a group
 
 export default function GroupPage({ values, query }) {
   const { group } = values;
@@ -31,7 +32,10 @@ function useGroup(group, isolation) {
   const isOfSpark = mayBeOfSpark && surveyed?.type === "spark";
   const isAsked = !mayBeOfSpark || Boolean(failure) || (survey !== null && !isOfSpark);
   const parameters = { group, isolation_level: isolation };
-  const { data, error, isLoading, reload } = useResource(isAsked ? "group" : null, parameters, { everyMs: 5000 });
+  const [isLarge, setLarge] = useState(false);
+  const everyMs = isLarge ? 30_000 : 5000; // the lag in time costs the brokers a read for each partition that is behind
+  const { data, error, isLoading, reload } = useResource(isAsked ? "group" : null, parameters, { everyMs });
+  useEffect(() => setLarge((data?.partitions.length ?? 0) > MANY), [data]);
   const joined = useMemo(() => {
     if (isOfSpark) return ofSpark(surveyed, survey);
     return data && { ...data, verdict: surveyed?.verdict ?? null, partitions: withVerdicts(data.partitions, surveyed), survey };
