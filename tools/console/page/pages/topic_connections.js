@@ -9,7 +9,7 @@ const whole = "Of the whole connection, all its topics";
 const usesOf = (row) => [row.writes && "writes", row.reads && "reads"].filter(Boolean).join(", ");
 
 const COLUMNS = [
-  { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(100px, 2fr)" },
+  { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(100px, 1.2fr)" },
   {
     name: "uses",
     title: "Uses",
@@ -19,20 +19,20 @@ const COLUMNS = [
       ${row.is_broker && html` <${Badge} title="Another broker, which replicates">broker<//>`}`,
     width: "134px",
   },
-  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(110px, 1fr)", isWideOnly: true },
-  { name: "address", title: "Address", value: (row) => `${row.address}:${row.port}`, width: "minmax(120px, 1fr)", isMono: true },
+  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(120px, 1fr)", isWideOnly: true },
+  { name: "address", title: "Address", value: (row) => `${row.address}:${row.port}`, width: "minmax(140px, 1.2fr)", isMono: true },
   {
     name: "software",
     title: "Software",
     value: (row) => row.software_name && `${row.software_name} ${row.software_version ?? ""}`.trim(),
     reason: () => "The client has not named it; those before KIP-511 never do",
-    width: "minmax(100px, 1fr)",
+    width: "minmax(90px, 1fr)",
     isWideOnly: true,
   },
-  { name: "in_bytes_per_second", title: "In", hint: whole, value: (row) => row.in_bytes_per_second, kind: "byteRate", reason: FIRST, width: "96px", isWideOnly: true },
-  { name: "out_bytes_per_second", title: "Out", hint: whole, value: (row) => row.out_bytes_per_second, kind: "byteRate", reason: FIRST, width: "96px", isWideOnly: true },
-  { name: "opened_ms", title: "Since", value: (row) => row.opened_ms, kind: "ago", width: "96px", isWideOnly: true },
-  { name: "broker", title: "Broker", value: (row) => row.broker, kind: "number", width: "76px", isWideOnly: true },
+  { name: "in_bytes_per_second", title: "In", hint: whole, value: (row) => row.in_bytes_per_second, kind: "byteRate", reason: FIRST, width: "86px", isWideOnly: true },
+  { name: "out_bytes_per_second", title: "Out", hint: whole, value: (row) => row.out_bytes_per_second, kind: "byteRate", reason: FIRST, width: "86px", isWideOnly: true },
+  { name: "opened_ms", title: "Since", value: (row) => row.opened_ms, kind: "ago", width: "106px", isWideOnly: true },
+  { name: "broker", title: "Broker", value: (row) => row.broker, kind: "number", width: "70px", isWideOnly: true },
 ];
 
 export function TopicConnections({ topic }) {
