@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from compat_tests.console.browser import NARROW, WIDE, console, opened_page, screenshot
+from compat_tests.console.browser import console
 from compat_tests.harness.broker import HTTP, TARGET, Broker, HeadgateBroker, running
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
@@ -201,30 +201,6 @@ def test_what_does_not_exist_is_a_sentence(console_address: str, browser: Browse
         page.goto(f"{console_address}/#/{address}")
         expect(page.get_by_role("alert")).to_contain_text(sentence)
         context.close()
-
-
-@pytest.mark.soak  # test_pages.py has each view too, of another cluster
-@pytest.mark.parametrize("colors", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_pages_in_each_width_and_colour(
-    browser: Browser, console_address: str, seeded: Seeded, width: int, colors: str
-) -> None:
-    views = {
-        "topics": ("topics", seeded.topic),
-        "topic": (f"topics/{seeded.topic}", "Last stable" if width == WIDE else "End"),
-        "topic-configs": (f"topics/{seeded.topic}?tab=configs", "retention.ms"),
-        "topic-groups": (f"topics/{seeded.topic}?tab=groups", seeded.group),
-        "topic-producers": (f"topics/{seeded.topic}?tab=producers", seeded.transactional_id),
-        "groups": ("groups", seeded.group),
-        "group": (f"groups/{seeded.group}", "In time"),
-        "transactions": ("transactions", "Partitions asked"),
-        "log-directories": ("log-directories", "Log directory"),
-    }
-    with opened_page(browser, width, colors) as page:
-        for name, (address, text) in views.items():
-            page.goto(f"{console_address}/#/{address}")
-            page.get_by_text(text).first.wait_for()
-            screenshot(page, f"{name}-{width}-{colors}")
 
 
 @pytest.mark.soak
