@@ -13,11 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from compat_tests.console.browser import console
+from compat_tests.console.browser import console, screenshot
 from compat_tests.harness.broker import HTTP, TARGET, Broker, HeadgateBroker, running
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
 from compat_tests.harness.writing import commit, send
+from compat_tests.tools.hanging import VERIFICATION_OFF, leave_hanging
 
 RECORDS = 30
 LIMIT_S = 60
@@ -268,3 +269,21 @@ def test_verdicts_spark_and_connections_come_by_http(page: Page, tmp_path: Path)
             with member(broker, topic, "reading"):
                 page.goto(f"{address}/#/topics/{topic}?tab=connections")
                 expect(row(page, "client of reading")).to_contain_text("reads")
+
+
+@pytest.mark.skipif(TARGET != "headgate", reason="a broker of its own, and Kafka takes seconds to start")
+def test_a_hanging_transaction_is_marked_with_its_cure(page: Page, tmp_path: Path) -> None:
+    with running(tmp_path / "broker", VERIFICATION_OFF) as broker:
+        create_topics(broker.bootstrap, {"stuck": {}})
+        leave_hanging(broker.bootstrap, "stuck", 4711, int(time.time() * 1000) - 3_600_000)
+        with console(broker.bootstrap) as address:
+            page.goto(f"{address}/#/transactions")
+            expect(row(page, "stuck")).to_contain_text("hanging")
+            expect(number(page, "Hanging")).to_have_text("1")
+            page.get_by_role("grid").focus()
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press("Enter")
+            dialog = page.get_by_role("dialog")
+            expect(dialog).to_contain_text("no transactional id has this producer id")
+            expect(dialog).to_contain_text("headgate txn abort --topic stuck:0 --start-offset 0")
+            screenshot(page, "hanging-transaction")
