@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from headgate.tools.console.broker_http import ConsoleCluster
 from headgate.tools.console.parameters import Parameters
 from headgate.tools.console.resources.clients import connections
+from headgate.tools.output import Row
 
 _FIELDS: Final = (
     *("broker", "principal", "client_id", "software_name", "software_version", "address", "port", "listener"),
@@ -14,7 +15,7 @@ _FIELDS: Final = (
 )
 
 
-def topic_connections(cluster: ConsoleCluster, parameters: Parameters) -> dict[str, Any]:
+def topic_connections(cluster: ConsoleCluster, parameters: Parameters) -> Row:
     """The connections with `writes` or `reads` of the topic `?topic=name`. `connections` is null if none is known.
 
     Rates are those of the whole connection. Raises SecurityError, BadParameter.

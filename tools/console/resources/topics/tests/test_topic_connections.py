@@ -11,8 +11,9 @@ from headgate.tools.console.broker_http import NO_ADDRESS, BrokerHttp, ConsoleCl
 from headgate.tools.console.parameters import Parameters
 from headgate.tools.console.resources.tests.answering_cluster import answering_cluster
 from headgate.tools.console.resources.topics.topic_connections import topic_connections
+from headgate.tools.output import Row
 
-ROW = {
+ROW: dict[str, Any] = {
     "principal": "User:ANONYMOUS",
     "software_name": None,
     "software_version": None,
@@ -32,7 +33,7 @@ def connection(client_id: str, written: list[str], read: list[str]) -> dict[str,
     return {**ROW, "client_id": client_id, "port": len(client_id), "topics_written": written, "topics_read": read}
 
 
-def ask(*addresses: str) -> dict[str, Any]:
+def ask(*addresses: str) -> Row:
     allowed = DescribeClusterResponse(cluster_authorized_operations=1 << 8)
     with answering_cluster({DescribeClusterRequest: allowed}) as answering:
         cluster = cast("ConsoleCluster", answering)
