@@ -366,8 +366,8 @@ class FetchPlan:
             if is_remembered and not turn.select(number, row):
                 release(row)
                 continue
-            if row.records:
-                count(key, row)
+            if row.records is not None and (size := len(row.records)):
+                count(key, row.partition_index, size)
             if key in topics:
                 topics[key].partitions.append(row)
             elif isinstance(key, str):

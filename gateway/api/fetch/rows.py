@@ -116,18 +116,18 @@ class PartitionReader:
             return replica.waiters
         return replica.progress.waiters
 
-    def count_out(self, key: TopicKey, row: PartitionData) -> None:
-        """Count records that are about to be sent: for their partition, or as replicated."""
-        size = len(row.records or b"")
+    def count_out(self, key: TopicKey, index: int, size: int) -> None:
+        """Count bytes of records that are about to be sent: for their partition, or as replicated."""
+        partitions = self._partitions
         if self.follower is not None:
-            self._partitions.replicated_bytes_out += size
+            partitions.replicated_bytes_out += size
             return
-        replica = self._partitions.online.get((self._topic(key), row.partition_index))
+        topic = key if isinstance(key, str) else partitions.topic_name(key)
+        replica = partitions.online.get((topic, index))
         if replica is not None:
             replica.log.count_read(size)
-            client = self._context.client
-            if replica.topic not in client.topics_read:
-                client.note_read(replica.topic)
+            if topic not in self._context.client.topics_read:
+                self._context.client.note_read(topic)
 
     def find(self, key: TopicKey, index: int) -> Replica:
         """The partition; sets `isolation_level`. Raises KafkaError."""
