@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.harness.broker import HTTP, installed_command
 from compat_tests.harness.steady import produce_request, record_batch
@@ -36,6 +36,9 @@ OLD_MS: Final = 1_600_000_000_000
 SETTINGS: Final = {
     HTTP: "http://127.0.0.1:0",
     "headgate.lag.interval.ms": "100",
+    "headgate.census": "true",
+    "headgate.census.interval.ms": "100",
+    "headgate.census.max.rows": "3",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "headgate.authorizer.mode": "observe",
     "super.users": "User:admin",
@@ -289,9 +292,14 @@ def read_from_the_disk(one: OneBroker) -> None:
 
 
 def have_little_space(one: OneBroker) -> None:
-    """The least free space is more than the disk has, for a while."""
+    """The least free space is more than the disk has, for a while. New clients come meanwhile, to the census too."""
     one.set_of_broker("log.min.free.bytes", str(1 << 60))
     one.until("headgate_disk_full_directories")
+    for number in range(5):
+        settings = {"bootstrap.servers": one.bootstrap, "client.id": f"new-{number}"}
+        AdminClient(settings).list_topics(timeout=LIMIT_S)
+    one.until("headgate_census_write_failures_total")
+    one.until("headgate_census_rows_dropped_total")
     one.set_of_broker("log.min.free.bytes", "0")
     one.until("headgate_disk_full_directories", below=1)
 

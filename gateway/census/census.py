@@ -66,9 +66,10 @@ class Census:
         tasks: Tasks,
         clock: Clock,
         interval_ms: float,
+        table: CensusTable,
     ) -> None:
         """`drivers`: those of the open connections. `is_known`: whether a client has logged in, if it has to."""
-        self.table = CensusTable()
+        self.table = table
         self.failures = 0
         """Failed writes; their rows are written later."""
         self._topic = topic
@@ -208,5 +209,6 @@ def make_census(
     def is_known(client: Client) -> bool:
         return client.principal != ANONYMOUS or protocols.get(client.listener) not in SASL_PROTOCOLS
 
-    topic, interval_ms = CensusTopic(services, brokers), config.headgate_census_interval_ms
-    return Census(topic, counts, drivers, is_known, services.tasks, services.clock, interval_ms)
+    topic, table = CensusTopic(services, brokers), CensusTable(config.headgate_census_max_rows)
+    interval_ms = config.headgate_census_interval_ms
+    return Census(topic, counts, drivers, is_known, services.tasks, services.clock, interval_ms, table)

@@ -88,6 +88,7 @@ class Settings:
     headgate_log_format: str = row(STRING, "text", "text|json", "The format of log lines on stderr: text, or one JSON object a line.")
     headgate_census: bool = row(BOOLEAN, "true", "",
      "Whether this broker counts which versions of APIs each client uses, and keeps the counts in the topic __headgate_census.")
+    headgate_census_max_rows: int = row(INT, "10000", "1..", "The most clients in the census of this broker; then the one seen longest ago makes room.")
     headgate_census_interval_ms: int = row(LONG, "60000", "100..",
      "How often counts are taken from open connections, and new clients and versions are written to the topic. Counts of known ones are written once an hour.")
     headgate_request_log_slow_ms: int = row(LONG, "-1", "-1..",
