@@ -35,6 +35,8 @@ ENDINGS: Final = {JSON_LINES: "jsonl", CSV: "csv", VALUES: "tar"}
 MOST_RECORDS: Final = 100_000
 MOST_BYTES: Final = 1 << 30
 LONGEST_S: Final = 600.0
+LARGEST_VALUE_BYTES: Final = 16 << 20
+"""In a line of JSON or CSV; a larger value has a sentence in its place, and is whole in an archive."""
 _PARTITION_BYTES: Final = 1 << 20
 _WHOLE: Final = 1 << 30
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -124,6 +126,15 @@ class _Messages:
         return reader.next_offset
 
 
+def is_large(message: DecodedMessage) -> bool:
+    """Whether the value has no place in a line."""
+    return len(message.record.value or b"") > LARGEST_VALUE_BYTES
+
+
+def _size_sentence(message: DecodedMessage) -> str:
+    return f"the value has {len(message.record.value or b'')} bytes; export the values to have it"
+
+
 class _JsonLines:
     """One object a message; a value of JSON is a value, and bytes that are no text are base64."""
 
@@ -144,9 +155,9 @@ class _JsonLines:
             "kind": message.kind,
             "transaction": message.message.transaction,
             "key": _json_value(message.key()),
-            "value": _json_value(message.value()),
+            "value": None if is_large(message) else _json_value(message.value()),
             "headers": [[name, as_json(content)] for name, content in record.headers],
-            "problem": message.message.fault,
+            "problem": _size_sentence(message) if is_large(message) else message.message.fault,
         }
         return json.dumps(row).encode() + b"\n"
 
@@ -186,7 +197,7 @@ class _Csv:
             message.kind,
             message.message.transaction or "",
             _csv_text(message.key()),
-            _csv_text(message.value()),
+            _size_sentence(message) if is_large(message) else _csv_text(message.value()),
             json.dumps(headers, ensure_ascii=False) if headers else "",
         )
 

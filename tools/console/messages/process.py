@@ -20,6 +20,7 @@ from typing import BinaryIO, Final, TypedDict
 from headgate.protocol.security.client_security import ClientSecurity, InvalidClientSecurity
 from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
+from headgate.tools.console.broker_http import CLIENT_ID
 from headgate.tools.console.messages import export, query
 from headgate.tools.console.messages.rows import MessageDecoder
 from headgate.tools.console.messages.values.decoder import ValueDecoder
@@ -75,7 +76,7 @@ def _work(order: WorkOrder) -> Iterator[bytes]:
     asked = query.parse_query(parameters, export.MOST_RECORDS if work == EXPORT else query.MOST_ROWS)
     decoder = _decoder(order, asked)
     security = ClientSecurity.of_properties(order["properties"])
-    with Cluster(order["bootstrap"], timeout_s=_TIMEOUT_S, security=security) as cluster:
+    with Cluster(order["bootstrap"], timeout_s=_TIMEOUT_S, security=security, client_id=CLIENT_ID) as cluster:
         match work:
             case "search":
                 yield from map(_line, _reading(cluster, asked, decoder))

@@ -78,6 +78,17 @@ def test_values_are_files_byte_by_byte(log: Log) -> None:
     }
 
 
+def test_a_large_value_has_a_sentence_in_its_place(model: ModelCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "LARGEST_VALUE_BYTES", 3)
+    fill(model, partitions=1, each=5)
+    append(model.topics["t"][0], [text(9, "four")])
+    [*_, row] = [json.loads(line) for line in exported("jsonl").splitlines()]
+    assert row["value"] is None
+    assert "has 4 bytes" in row["problem"]
+    assert b"has 4 bytes" in exported("csv")
+    assert b"four" in exported("values")
+
+
 def test_ranges_and_filters_hold_in_the_order_of_partitions(model: ModelCluster) -> None:
     fill(model)
     rows = [json.loads(line) for line in exported("jsonl", ranges=parse_ranges("1:5-7,0:19-20")).splitlines()]
