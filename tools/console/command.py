@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.protocol.security.client_security import InvalidClientSecurity
 from headgate.tools.client.security_option import read_properties
-from headgate.tools.console import listening
+from headgate.tools.console import listening, listening_tls
 from headgate.tools.console.broker_http import BadHttpAddress, BrokerHttp, parse_http_addresses
 from headgate.tools.console.cluster_access import ClusterAccess
 from headgate.tools.console.listening import BadAddress
 from headgate.tools.output import printable
 
 if TYPE_CHECKING:
-    import socket
+    from headgate.tools.console.server import ListeningSockets
 
 FAILED, MISUSED = 1, 2
 EXTRA: Final = "headgate[console]"
@@ -38,7 +38,6 @@ def main(arguments: Sequence[str]) -> int:
         return _fail(f"{error.name} is not installed; pip install '{EXTRA}'", FAILED)
     try:
         properties = {} if options.command_config is None else read_properties(options.command_config)
-        access = ClusterAccess(options.bootstrap_server, properties, is_loopback=True, http=BrokerHttp(options.http))
     except InvalidClientSecurity as error:
         return _fail(str(error), MISUSED)
     try:
@@ -46,13 +45,19 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         return _fail(str(error), MISUSED)
     try:
-        sockets, names = _sockets(options)
+        sockets, name, is_loopback = _sockets(options)
     except BadAddress as error:
         return _fail(str(error), FAILED)
+    try:
+        http = BrokerHttp(options.http)
+        access = ClusterAccess(options.bootstrap_server, properties, is_loopback=is_loopback, http=http)
+    except InvalidClientSecurity as error:
+        sockets.close()
+        return _fail(str(error), MISUSED)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if options.exit_with_parent:
         _exit_with_parent()
-    server.run(access, server.ListeningSockets(sockets), lambda: print(f"headgate console ready {names}", flush=True))
+    server.run(access, sockets, lambda: print(f"headgate console ready {name}", flush=True))
     return 0
 
 
@@ -91,6 +96,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="address,...",
         help="the HTTP listeners of Headgate's brokers, as in http://127.0.0.1:9644: for live plots, progress, clients",
     )
+    parser.add_argument(
+        "--listen-config",
+        metavar="file",
+        help="ssl.* of an https:// address, as of a broker's listener: ssl.keystore.type, ssl.keystore.location, ...",
+    )
     parser.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)  # a socket that `headgate serve` holds
     parser.add_argument("--exit-with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -110,13 +120,23 @@ def _http_addresses(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _sockets(options: argparse.Namespace) -> tuple[list[socket.socket], str]:
-    """The listening sockets, and their names. Raises BadAddress."""
+def _sockets(options: argparse.Namespace) -> tuple[ListeningSockets, str, bool]:
+    """The listening sockets, their address, and whether only this machine reaches them. Raises BadAddress."""
+    from headgate.tools.console.server import ListeningSockets
+
+    tls = None
     if options.descriptor is not None:
         listener = listening.inherited(options.descriptor)
     else:
+        tls = listening_tls.server_context(options.listen_config) if options.listen.has_tls else None
         listener = listening.listen(options.listen)
-    return [listener], str(options.listen._replace(port=listener.getsockname()[1]))
+    host, port = listener.getsockname()[:2]
+    is_loopback = listening.is_loopback(host)
+    if tls is None and not is_loopback:
+        listener.close()
+        raise BadAddress(f"{host} is reached from other machines, so the console needs TLS there")
+    sockets = ListeningSockets([listener]) if tls is None else ListeningSockets((), [listener], tls)
+    return sockets, str(options.listen._replace(port=port)), is_loopback
 
 
 def _exit_with_parent() -> None:

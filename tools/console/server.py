@@ -34,6 +34,10 @@ class ListeningSockets(NamedTuple):
     secure: Sequence[socket.socket] = ()
     tls: ssl.SSLContext | None = None
 
+    def close(self) -> None:
+        for listener in (*self.plain, *self.secure):
+            listener.close()
+
 
 class ServerConfig(Config):
     """Hypercorn's settings: sockets and TLS are made elsewhere."""
