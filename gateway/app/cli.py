@@ -67,6 +67,9 @@ COMMANDS = {
     "doctor": Command(
         "headgate.gateway.app.cli:doctor", "find what keeps a broker of any Kafka from being used, each with its cure"
     ),
+    "bundle": Command(
+        "headgate.gateway.app.cli:bundle", "one archive for a report: settings masked, metrics, log, limits"
+    ),
 }
 
 # The parent process is gone: the broker has this time to stop.
@@ -266,6 +269,11 @@ def users(arguments: Sequence[str]) -> int:
 def doctor(arguments: Sequence[str]) -> int:
     """`headgate doctor`: the tool, with the checks of settings and of ZooKeeper that the broker itself makes."""
     return _inspecting_tool("headgate.tools.doctor.command", arguments)
+
+
+def bundle(arguments: Sequence[str]) -> int:
+    """`headgate bundle`: as `doctor`."""
+    return _inspecting_tool("headgate.tools.bundle.command", arguments)
 
 
 def _inspecting_tool(module: str, arguments: Sequence[str]) -> int:

@@ -124,6 +124,7 @@ class Examination:
         self.server: ServerProperties | None = None
         self.host: HostState | None = None
         self._cluster_ids: dict[str, str] = {}
+        self._http_of_cluster: list[str] = []
 
     def rows(self) -> Iterator[CheckResult]:
         """Dial, then look at this machine, then at ZooKeeper."""
@@ -170,8 +171,19 @@ class Examination:
             return
         yield from survey.rows()
         self.unchecked += survey.unchecked
+        self._http_of_cluster = survey.http_addresses
         if survey.cluster_id is not None:
             self._cluster_ids["the cluster of the brokers"] = survey.cluster_id
+
+    def http_addresses(self) -> list[str]:
+        """Where brokers answer over HTTP, once `rows` has ended: those of the cluster, and of the settings."""
+        values = None if self.server is None else self.server.report.values
+        own = (
+            []
+            if values is None
+            else [f"{scheme}://{host}:{port}" for scheme, host, port in values.http_listeners if port]
+        )
+        return [*self._http_of_cluster, *own]
 
     def _read_settings(self) -> Iterator[CheckResult]:
         path, overrides = self._options.properties or "", self._options.override

@@ -18,14 +18,17 @@ InspectZooKeeper = Callable[[str, Sequence[str], str, float], Mapping[str, Any]]
 
 
 class BrokerValues(NamedTuple):
-    """The values of the settings that the host and the cluster have to fit. Listeners: (name, host, port)."""
+    """The values of the settings that the host and the cluster have to fit.
+
+    Listeners are (name, host, port); those of HTTP have their scheme as name.
+    """
 
     node_id: int
     is_node_given: bool
     log_directories: tuple[str, ...]
     listeners: tuple[tuple[str, str, int], ...]
     advertised_listeners: tuple[tuple[str, str, int], ...]
-    http_listeners: tuple[tuple[str, int], ...]
+    http_listeners: tuple[tuple[str, str, int], ...]
     zookeeper_connect: str | None
     min_free_bytes: int
     backlog: int

@@ -61,7 +61,7 @@ def _values(config: BrokerConfig) -> dict[str, Any]:
         "log_directories": tuple(config.log_directories),
         "listeners": tuple(map(tuple, config.listeners)),
         "advertised_listeners": tuple(map(tuple, config.advertised_listeners)),
-        "http_listeners": tuple((address.host, address.port) for address in config.headgate_http_listeners),
+        "http_listeners": tuple(map(tuple, config.headgate_http_listeners)),
         "zookeeper_connect": config.zookeeper_connect,
         "min_free_bytes": config.log_min_free_bytes,
         "backlog": config.socket_listen_backlog_size,

@@ -49,6 +49,8 @@ class ClusterSurvey:
         self.cluster_id: str | None = None
         self.unchecked: list[str] = []
         """The checks that were left out, each with the option that asks for it."""
+        self.http_addresses: list[str] = []
+        """Where brokers answer over HTTP, as far as this machine reaches them."""
         self._clocks: list[ClockReading] = []
 
     def rows(self) -> Iterator[CheckResult]:
@@ -149,6 +151,7 @@ class ClusterSurvey:
                 named = one.settings.values.get(HEADGATE_HTTP) or ""
                 found = readable_address(named, parse_addresses(one.address)[0][0])
                 addresses += [found] if found is not None and found not in addresses else []
+        self.http_addresses = addresses
         healths: dict[int, BrokerHealth | str] = {}
         for address in addresses:
             health = read_health(address, self._dialling.timeout_s, self._dialling.security)

@@ -16,7 +16,7 @@ _UNKNOWN_OWNER: Final = "a process of another user"
 def wanted_ports(values: BrokerValues) -> dict[int, str]:
     """The setting by port; a port of 0 is any free one."""
     ports = {port: f"listeners ({name})" for name, _, port in values.listeners if port}
-    return ports | {port: "headgate.http.listeners" for _, port in values.http_listeners if port}
+    return ports | {port: "headgate.http.listeners" for _, _, port in values.http_listeners if port}
 
 
 def check_ports(

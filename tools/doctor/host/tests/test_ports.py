@@ -13,7 +13,7 @@ WANTED = {9092: "listeners (PLAINTEXT)", 9644: "headgate.http.listeners"}
 
 def values(**changed: Any) -> BrokerValues:
     listeners = (("PLAINTEXT", "127.0.0.1", 9092), ("SSL", "", 0))
-    return BrokerValues(1, True, (), listeners, (), (("127.0.0.1", 9644),), None, 1, 1, 1)._replace(**changed)
+    return BrokerValues(1, True, (), listeners, (), (("http", "127.0.0.1", 9644),), None, 1, 1, 1)._replace(**changed)
 
 
 def test_ports_of_settings() -> None:
