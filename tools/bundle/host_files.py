@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from headgate import __version__
 from headgate.tools.doctor.host.processes import PROC, read_process, read_text
 
 _PACKAGES: Final = (
@@ -29,7 +28,7 @@ def versions() -> str:
     """The versions of everything that runs, as JSON."""
     system = os.uname()
     found = {
-        "headgate": __version__,
+        "headgate": _version("headgate"),
         "python": sys.version,
         "system": f"{system.sysname} {system.release} {system.machine}",
         "libc": " ".join(platform.libc_ver()),
