@@ -296,8 +296,7 @@ def have_little_space(one: OneBroker) -> None:
     one.set_of_broker("log.min.free.bytes", str(1 << 60))
     one.until("headgate_disk_full_directories")
     for number in range(5):
-        settings = {"bootstrap.servers": one.bootstrap, "client.id": f"new-{number}"}
-        AdminClient(settings).list_topics(timeout=LIMIT_S)
+        AdminClient({"bootstrap.servers": one.bootstrap, "client.id": f"new-{number}"}).list_topics(timeout=LIMIT_S)
     one.until("headgate_census_write_failures_total")
     one.until("headgate_census_rows_dropped_total")
     one.set_of_broker("log.min.free.bytes", "0")
