@@ -1,11 +1,11 @@
-"""Configs of topics with their sources, types and documentation: DescribeConfigs, as any broker since 0.11 answers.
+"""Configs of topics and brokers with their sources and documentation: DescribeConfigs, of any broker since 0.11.
 
 Types and documentation come since Kafka 2.6 (version 3), sources and synonyms since 1.1 (version 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from headgate.protocol.client.failure import Failure
@@ -14,6 +14,7 @@ from headgate.tools.client.client import Client
 from headgate.tools.client.cluster import AnswersAndFailures, Cluster
 
 TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
 SOURCES: Final = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -63,16 +64,32 @@ class ConfigDescription(NamedTuple):
 
 def describe_topic_configs(cluster: Cluster, names: Iterable[str]) -> AnswersAndFailures[str, list[ConfigDescription]]:
     """The configs of topics by topic, each list sorted by name; and failures by topic. Raises ClientError."""
-    resources = [DescribeConfigsResource(TOPIC_RESOURCE, name) for name in dict.fromkeys(names)]
+    wanted = list(dict.fromkeys(names))
+    return _by_name(wanted, cluster.ask_any("configs", _question(TOPIC_RESOURCE, wanted)))
+
+
+def describe_broker_configs(cluster: Cluster, node: int) -> AnswersAndFailures[str, list[ConfigDescription]]:
+    """The configs of a broker, which it answers itself, by its id as a text. Raises ClientError."""
+    return _by_name([str(node)], cluster.ask_broker(node, "configs", _question(BROKER_RESOURCE, [str(node)])))
+
+
+def _question(resource_type: int, names: Iterable[str]) -> Callable[[Client], list[Any]]:
+    resources = [DescribeConfigsResource(resource_type, name) for name in names]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
 
     def ask(client: Client) -> list[Any]:
         rows: list[Any] = client.ask(request).results
         return rows
 
-    found, failed = cluster.ask_any("configs", ask)
+    return ask
+
+
+def _by_name(
+    names: Iterable[str], answer: AnswersAndFailures[str, list[Any]]
+) -> AnswersAndFailures[str, list[ConfigDescription]]:
+    found, failed = answer
     if failed:
-        return {}, dict.fromkeys((resource.resource_name for resource in resources), failed["configs"])
+        return {}, dict.fromkeys(names, failed["configs"])
     refused = {
         row.resource_name: Failure.of(row.error_code, row.error_message) for row in found["configs"] if row.error_code
     }

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.soak
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 NO_AUTHORIZER: Final = "has no authorizer"
 OF_HEADGATE_ALONE: Final = "Headgate's brokers"
+OF_NODE, OF_KAFKA = "/brokers/0", "/brokers/1"
 DIFFERENT: Final = {
+    "broker": OF_HEADGATE_ALONE,
     "connections": OF_HEADGATE_ALONE,
     "acls": NO_AUTHORIZER,
     "why": NO_AUTHORIZER,
@@ -61,7 +63,10 @@ def any_kafka(request: pytest.FixtureRequest) -> Iterator[AnyKafka]:
 
 def views_of(version: str) -> list[View]:
     different = {**DIFFERENT, **(OF_2_8 if version == "2.8" else {})}
-    return [view._replace(shown=different.get(view.name, view.shown)) for view in VIEWS]
+    return [
+        view._replace(shown=different.get(view.name, view.shown), address=view.address.replace(OF_NODE, OF_KAFKA))
+        for view in VIEWS
+    ]
 
 
 def test_every_view_is_sound(browser: Browser, any_kafka: AnyKafka) -> None:

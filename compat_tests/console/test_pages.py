@@ -27,8 +27,14 @@ def of_topic(name: str, tab: str, shown: str) -> View:
     return View(f"topic-{tab}", f"/topics/{name}?tab={tab}", shown)
 
 
+NODE: Final = 0
 VIEWS: Final = (
+    View("overview", "/", "Records in"),
     View("brokers", "/brokers", "controller"),
+    View("broker", f"/brokers/{NODE}", "Event loop busy"),
+    View("broker-configs", f"/brokers/{NODE}?tab=configs", "advertised.listeners"),
+    View("broker-apis", f"/brokers/{NODE}?tab=apis", "AddOffsetsToTxn"),
+    View("broker-directories", f"/brokers/{NODE}?tab=log-directories", "Log directory"),
     View("topics", "/topics", ORDERS),
     of_topic(ORDERS, "partitions", "Leader"),
     of_topic(ORDERS, "replicas", "Directory"),

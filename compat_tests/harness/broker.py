@@ -23,6 +23,7 @@ from compat_tests.harness.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
 HTTP = "headgate.http.listeners"
+CONSOLE = "headgate.console.listeners"
 READY = re.compile(r"^headgate ready \S+://([\d.]+|\[[\da-f:]+\]):(\d+) ", re.MULTILINE)
 ENDPOINT = re.compile(r"([^\s,]+)://(?:[\d.]+|\[[\da-f:]+\]):(\d+)")
 START_LIMIT_S = 60.0
@@ -131,6 +132,7 @@ class HeadgateBroker(Broker):
             # Or else a start waits as long as the session lasts, and tests have short sessions
             "zookeeper.connection.timeout.ms": str(round(START_LIMIT_S / 2 * 1000)),
             HTTP: "",  # many brokers run at once, and there is one port by default
+            CONSOLE: "",
             "headgate.census": "false",  # its topic is none that a test has made
             **self.settings,
         }

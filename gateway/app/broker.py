@@ -59,7 +59,7 @@ async def _serve(
                 service.follow(broker.services.scheduler, broker.describe)
             await nursery.start(broker.run)
             started()
-            print(ready_line(config, broker.endpoints, broker.state.http_endpoints), flush=True)  # noqa: T201  the only output on stdout
+            print(broker.ready_line(), flush=True)  # noqa: T201  the only output on stdout
             if service is not None:
                 service.ready()
             gc.collect()
@@ -165,6 +165,7 @@ class Broker:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.services.scheduler.run)
                 self._serve_http(nursery)
+                self._serve_console(nursery)
                 self.parts.start()
                 await nursery.start(self.server.serve, listeners)
                 await self._announce()
@@ -209,6 +210,31 @@ class Broker:
         for has_tls, listeners in opened.items():
             security = Security(self.parts.http_access(), self.services.clock) if has_tls else None
             nursery.start_soon(HttpListener(resources, security).serve, listeners)
+
+    def _serve_console(self, nursery: trio.Nursery) -> None:
+        """Hold the console's addresses. Raises OSError if nothing can listen there."""
+        console = self._addresses.console
+        if console is None or not console.http:
+            return
+        from headgate.gateway.console import console_listener
+
+        if not console_listener.is_installed():
+            level = logging.WARNING if self.config.wants_console else logging.INFO
+            logger.log(level, "%s", console_listener.MISSING)
+            console.close()
+            return
+        sockets = []
+        for address, bound in console.listen_http(console_listener.BACKLOG):
+            sockets.append(bound)
+            self.state.console_endpoints.append(str(address._replace(port=bound.getsockname()[1])))
+        if sockets:
+            logger.info("the console is at %s", ", ".join(self.state.console_endpoints))
+            command = console_listener.make_command(self.config, self.endpoints, self.state.http_endpoints)
+            nursery.start_soon(console_listener.ConsoleListener(sockets, command).serve)
+
+    def ready_line(self) -> str:
+        """The line that says where this broker serves."""
+        return ready_line(self.config, self.endpoints, self.state.http_endpoints, self.state.console_endpoints)
 
     def describe(self) -> tuple[str, bool]:
         """The state in one line, and whether it may change within seconds."""

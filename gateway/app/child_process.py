@@ -6,21 +6,15 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
 
-import headgate
 from headgate.gateway.app.ready_line import READY, http_endpoints_of
+from headgate.gateway.runtime.own_program import command_of
 
-# Isolated mode ignores the environment and the current directory, so the program gets the path of this package.
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from headgate.gateway.app.cli import main; sys.exit(main())"
-)
 _SHOWN_LOG_LINES = 40
 
 
@@ -41,11 +35,10 @@ class ChildProcess:
     def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
         """Start with these settings. Returns the endpoints. Raises HeadgateError."""
         arguments = [f"--override={name}={value}" for name, value in overrides.items()]
-        root = str(Path(headgate.__file__).resolve().parents[1])
         if self._log_file is None:
             self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open until `discard`
         self._process = process = subprocess.Popen(  # noqa: S603 - this interpreter, our own program
-            [sys.executable, "-I", "-c", _PROGRAM, root, "serve", "--exit-with-parent", *arguments],
+            command_of("serve", "--exit-with-parent", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log_file,

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 # Literals, so that a program imports no configuration with this module.
 HTTP_SETTING, OLD_HTTP_SETTING = "headgate.http.listeners", "headgate.metrics.listener"
+CONSOLE_SETTING = "headgate.console.listeners"
 # Defaults for tests: a free port, no wait for more members when a group begins, no HTTP, as many brokers run at once,
 # and no topic that the test did not ask for.
 _DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "group.initial.rebalance.delay.ms": "0",
     HTTP_SETTING: "",
+    CONSOLE_SETTING: "",
     "headgate.census": "false",
 }
 # The local address of a broker that listens on all addresses: `[::]` is that of both families.

@@ -32,6 +32,8 @@ def make_resources(parts: BrokerParts, state: ServingState) -> HttpResources:
     """The resources of one broker."""
     resources = HttpResources()
     resources.add("/metrics", HttpResource("metrics for Prometheus", partial(_metrics, parts), _EXPOSITION))
+    of_broker = HttpResource("those of the broker as a whole", partial(_broker_metrics, parts), _EXPOSITION)
+    resources.add("/metrics/broker", of_broker)
     for path, summary, conditions in (
         ("/livez", "whether the broker's loop turns", _alive),
         ("/startupz", "whether the broker has started", _started),
@@ -74,6 +76,12 @@ def _metrics(parts: BrokerParts) -> HttpAnswer:
 
     parts.lag.collector()  # registers its tables
     return HttpAnswer(CONTENT_TYPE_LATEST, exposition(parts.metrics))
+
+
+def _broker_metrics(parts: BrokerParts) -> HttpAnswer:
+    from headgate.gateway.metrics.exposition import CONTENT_TYPE_LATEST, exposition
+
+    return HttpAnswer(CONTENT_TYPE_LATEST, exposition(parts.metrics, is_whole=False))
 
 
 def _json(describe: Callable[[], dict[str, Any]]) -> HttpAnswer:

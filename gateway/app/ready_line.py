@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 READY = "headgate ready "
 
 
-HTTP = " http="
+HTTP, CONSOLE = " http=", " console="
 
 
 def http_endpoints_of(line: str) -> list[str]:
@@ -19,12 +19,18 @@ def http_endpoints_of(line: str) -> list[str]:
     return line.partition(HTTP)[2].partition(" ")[0].split(",") if HTTP in line.partition(" log.dirs=")[0] else []
 
 
-def ready_line(config: BrokerConfig, endpoints: Sequence[str], http_endpoints: Sequence[str] = ()) -> str:
+def ready_line(
+    config: BrokerConfig,
+    endpoints: Sequence[str],
+    http_endpoints: Sequence[str] = (),
+    console_endpoints: Sequence[str] = (),
+) -> str:
     """The ready line: `headgate ready PLAINTEXT://127.0.0.1:40123 node.id=0 http=http://127.0.0.1:9644 log.dirs=/x`.
 
     The endpoints are the real addresses of the listeners, ports included; commas separate them in the line. Without
-    HTTP there is no `http=`.
+    HTTP there is no `http=`, without a console no `console=`.
     """
     http = f"{HTTP}{','.join(http_endpoints)}" if http_endpoints else ""
+    console = f"{CONSOLE}{','.join(console_endpoints)}" if console_endpoints else ""
     directories = ",".join(config.log_directories)
-    return f"{READY}{','.join(endpoints)} node.id={config.node_id}{http} log.dirs={directories}"
+    return f"{READY}{','.join(endpoints)} node.id={config.node_id}{http}{console} log.dirs={directories}"

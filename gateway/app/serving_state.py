@@ -18,6 +18,8 @@ class ServingState:
     """NAME://host:port of each listener of Kafka's protocol, with its real port."""
     http_endpoints: list[str] = field(default_factory=list)
     """scheme://host:port of each HTTP listener, with its real port."""
+    console_endpoints: list[str] = field(default_factory=list)
+    """http://host:port of the console, with its real port."""
     is_open: bool = False
     """Whether clients can connect, and find this broker where they look for brokers."""
     is_stopping: bool = False

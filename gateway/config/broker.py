@@ -147,6 +147,11 @@ class BrokerConfig(broker_table.Settings):
         return http_addresses.SETTING in self._given or http_addresses.OLD_SETTING in self._given
 
     @property
+    def wants_console(self) -> bool:
+        """Whether the console's listeners were given, so that the start needs their addresses."""
+        return http_addresses.CONSOLE_SETTING in self._given
+
+    @property
     def providers(self) -> ConfigProviders:
         """The providers of values that stand in files or in the environment."""
         return self._providers
@@ -298,6 +303,7 @@ def _check_listeners(loaded: Loaded) -> None:
     )
     addresses = _parsed(loaded, http_addresses.SETTING, http_addresses.parse)
     old_addresses = _parsed(loaded, http_addresses.OLD_SETTING, http_addresses.parse_old)
+    _parsed(loaded, http_addresses.CONSOLE_SETTING, http_addresses.parse_console)
     if loaded.problems:
         return
     _attempt(loaded, "listeners", lambda: listeners.check_listeners(opened, protocols))

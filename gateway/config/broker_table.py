@@ -80,6 +80,9 @@ class Settings:
     headgate_http_listeners: tuple[HttpAddress, ...] = row(STRING, "http://127.0.0.1:9644", "",
      ("Where to serve metrics, health and JSON for tools: http://host:port on the loopback interface, https://host:port anywhere, separated by commas."
       " Empty: nowhere. https needs a key store (listener.name.http.ssl.*), and answers users who may Describe the cluster."))
+    headgate_console_listeners: tuple[HttpAddress, ...] = row(STRING, "http://127.0.0.1:9080", "",
+     ("Where the page of the console is served, http://host:port on the loopback interface, separated by commas; empty: nowhere."
+      " It is a process of its own, which the first visit starts (pip install 'headgate[console]')."))
     headgate_metrics_detail: str = row(STRING, "partition", "broker|topic|partition",
      "How finely metrics are shown: broker (sums alone), topic, or partition (the most samples).")
     headgate_metrics_listener: tuple[HttpAddress, ...] = row(STRING, "", "",

@@ -90,8 +90,10 @@ class _Read(NamedTuple):
         return self.values[name]
 
 
-def exposition(metrics: Metrics) -> Iterator[bytes]:
+def exposition(metrics: Metrics, *, is_whole: bool = True) -> Iterator[bytes]:
     """Yield the lines of one metric after another; most metrics are read when their lines are asked for.
+
+    Not `is_whole`: without the tables by topic, partition and group, and without Kafka's names.
 
     Before the first one nothing is yielded after each step of a survey or a table. A part takes less than a
     millisecond, so that other tasks can run in between.
@@ -100,7 +102,7 @@ def exposition(metrics: Metrics) -> Iterator[bytes]:
         for _ in survey():
             yield b""
     tables = []
-    for table in metrics.tables:
+    for table in metrics.tables if is_whole else ():
         rows = table.read()
         while True:
             try:
@@ -110,7 +112,7 @@ def exposition(metrics: Metrics) -> Iterator[bytes]:
                 break
             yield b""
     read = _Read(metrics, frozenset(metrics.names()), tables, {})
-    for _, same in groupby((*METRICS, *KAFKA_NAMES), attrgetter("exposed")):
+    for _, same in groupby((*METRICS, *KAFKA_NAMES) if is_whole else METRICS, attrgetter("exposed")):
         yield from _family(list(same), read)
 
 

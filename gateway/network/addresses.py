@@ -21,8 +21,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from headgate.gateway.config.http.http_addresses import CONSOLE_SETTING, HttpAddress
 from headgate.gateway.config.http.http_addresses import SETTING as HTTP_SETTING
-from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener, is_every_address
 from headgate.gateway.config.loading import ConfigError
 from headgate.gateway.network.passed_sockets import PassedSockets, is_listening
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.server")
 
+_LOST: Final = {HTTP_SETTING: "no /metrics and no /readyz", CONSOLE_SETTING: "no console"}
 _WITHOUT_IPV6: Final = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT, errno.EPFNOSUPPORT}
 
 
@@ -54,11 +55,14 @@ class Addresses:
         *,
         needs_http: bool = True,
         passed: PassedSockets | None = None,
+        setting: str = HTTP_SETTING,
     ) -> None:
         """Without `needs_http`, an HTTP address that is in use is logged, and not listened on.
 
-        `passed`: sockets of the service manager.
+        `passed`: sockets of the service manager. `setting`: of the HTTP addresses.
         """
+        self.console: Addresses | None = None
+        """The addresses of the console, which are bound and closed with these."""
         self.sockets: list[tuple[str, socket.socket]] = []
         """Each with the name of its listener; a name with several addresses has several."""
         self.http: list[tuple[HttpAddress, socket.socket]] = []
@@ -67,12 +71,17 @@ class Addresses:
         self._http = http
         self._needs_http = needs_http
         self._passed = passed or PassedSockets()
+        self._setting = setting
         self._is_bound = False
 
     @classmethod
     def of(cls, config: BrokerConfig, passed: PassedSockets | None = None) -> Addresses:
         """The configured addresses, not bound yet."""
-        return cls(config.listeners, config.headgate_http_listeners, needs_http=config.wants_http, passed=passed)
+        passed = passed or PassedSockets()
+        addresses = cls(config.listeners, config.headgate_http_listeners, needs_http=config.wants_http, passed=passed)
+        pages, is_wanted = config.headgate_console_listeners, config.wants_console
+        addresses.console = cls((), pages, needs_http=is_wanted, passed=passed, setting=CONSOLE_SETTING)
+        return addresses
 
     def bind(self) -> None:
         """Bind all addresses, once. Raises AddressError, ConfigError, and then none is bound."""
@@ -85,7 +94,10 @@ class Addresses:
                 self.sockets += [(listener.name, each) for each in bound]
             for http_address in self._http:
                 self._bind_http(http_address)
-            self._passed.check_all_taken()
+            if self.console is None:
+                self._passed.check_all_taken()
+            else:
+                self.console.bind()
         except (OSError, ConfigError):
             self.close()
             raise
@@ -94,7 +106,7 @@ class Addresses:
     def _bind_http(self, address: HttpAddress) -> None:
         """Raises AddressError if the address is needed."""
         try:
-            bound = _bind_all(address.host, address.port, self._passed, str(address), HTTP_SETTING)
+            bound = _bind_all(address.host, address.port, self._passed, str(address), self._setting)
         except AddressError as error:
             self._go_without_http(error)
             return
@@ -110,7 +122,7 @@ class Addresses:
             try:
                 listen(bound, backlog)
             except OSError as error:
-                self._go_without_http(AddressError(error, str(address), HTTP_SETTING))
+                self._go_without_http(AddressError(error, str(address), self._setting))
                 bound.close()
             else:
                 listening.append((address, bound))
@@ -122,11 +134,11 @@ class Addresses:
         if self._needs_http:
             raise error
         logger.warning(
-            "cannot serve HTTP at %s (%s): there is no /metrics and no /readyz of this broker; set %s to another"
-            " address, or to nothing",
+            "cannot serve HTTP at %s (%s): there is %s of this broker; set %s to another address, or to nothing",
             error.address,
             error.strerror,
-            HTTP_SETTING,
+            _LOST[self._setting],
+            self._setting,
         )
 
     def close(self) -> None:
@@ -134,6 +146,8 @@ class Addresses:
         for bound in (*(bound for _, bound in self.sockets), *(bound for _, bound in self.http)):
             bound.close()
         self.sockets, self.http = [], []
+        if self.console is not None:
+            self.console.close()
         self._passed.close()
 
 

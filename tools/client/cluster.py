@@ -144,6 +144,13 @@ class Cluster:
         """Ask the controller; the key names what is asked for. Raises ClientError."""
         return self._ask_one(key, ask, lambda keys: self._run(self.routing.find_controller, keys))
 
+    def ask_broker(self, node: int, key: K, ask: Callable[[Client], V | Failure]) -> AnswersAndFailures[K, V]:
+        """Ask the broker with this id; the key names what is asked for. Raises ClientError."""
+        self.refresh([])
+        if node not in self.routing.addresses:
+            return {}, {key: Failure(ErrorCode.NONE, f"no live broker has the id {node}")}
+        return self._ask_one(key, ask, lambda keys: ({node: list(keys)}, {}))
+
     def _ask_one(self, key: K, ask: Callable[[Client], V | Failure], route: FindRoutes[K]) -> AnswersAndFailures[K, V]:
         return self.ask_with_retries(self._deadline(), [key], route, lambda client, _: [(key, ask(client))])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,10 +21,15 @@ from headgate.tools.client.client import Client, ClientError, parse_addresses
 from headgate.tools.client.cluster import Cluster, sole_answer
 from headgate.tools.console.connection_sampler import ConnectionSampler
 from headgate.tools.console.listening import is_loopback
+from headgate.tools.console.live.histories import LiveHistories
 
 TIMEOUT_S: Final = 5.0
 CLIENT_ID: Final = "headgate-console"
 CONNECTIONS: Final = "/v1/connections.json"
+BROKER_METRICS: Final = "/metrics/broker"
+READINESS: Final = "/readyz"
+_ACCEPTED: Final = (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)
+"""A broker that is not ready says so with 503, and what it waits for."""
 DEFAULT_LISTENER: Final = "http://127.0.0.1:9644"
 NO_ADDRESS: Final = (
     "the wire of Kafka does not tell this; Headgate's brokers do over HTTP: start the console with"
@@ -59,14 +65,20 @@ class BrokerHttp:
     def __init__(self, addresses: Sequence[str] = ()) -> None:
         self.addresses = tuple(addresses)
         self.connections = ConnectionSampler(lambda address: self.json(address, CONNECTIONS))
+        self.histories = LiveHistories(addresses, lambda address: self.text(address, BROKER_METRICS))
+
+    def text(self, address: str, path: str) -> str:
+        """The text at a path of one listener. Raises ClientError."""
+        [(host, port)] = parse_addresses(address)
+        try:
+            return metrics.read(host, port, TIMEOUT_S, path=path, accepted=_ACCEPTED)
+        except metrics.ReadError as error:
+            raise ClientError(str(error)) from None
 
     def json(self, address: str, path: str) -> dict[str, Any]:
         """The answer at a path of one listener. Raises ClientError."""
-        [(host, port)] = parse_addresses(address)
         try:
-            answer = json.loads(metrics.read(host, port, TIMEOUT_S, path=path))
-        except metrics.ReadError as error:
-            raise ClientError(str(error)) from None
+            answer = json.loads(self.text(address, path))
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):

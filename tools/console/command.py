@@ -101,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="file",
         help="ssl.* of an https:// address, as of a broker's listener: ssl.keystore.type, ssl.keystore.location, ...",
     )
-    parser.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)  # a socket that `headgate serve` holds
+    # Sockets that `headgate serve` holds
+    parser.add_argument("--descriptor", type=int, action="append", help=argparse.SUPPRESS)
     parser.add_argument("--exit-with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
 
@@ -126,17 +127,19 @@ def _sockets(options: argparse.Namespace) -> tuple[ListeningSockets, str, bool]:
 
     tls = None
     if options.descriptor is not None:
-        listener = listening.inherited(options.descriptor)
+        listeners = [listening.inherited(descriptor) for descriptor in options.descriptor]
     else:
         tls = listening_tls.server_context(options.listen_config) if options.listen.has_tls else None
-        listener = listening.listen(options.listen)
-    host, port = listener.getsockname()[:2]
-    is_loopback = listening.is_loopback(host)
-    if tls is None and not is_loopback:
-        listener.close()
-        raise BadAddress(f"{host} is reached from other machines, so the console needs TLS there")
-    sockets = ListeningSockets([listener]) if tls is None else ListeningSockets((), [listener], tls)
-    return sockets, str(options.listen._replace(port=port)), is_loopback
+        listeners = [listening.listen(options.listen)]
+    addresses = [listener.getsockname()[:2] for listener in listeners]
+    others = [host for host, _ in addresses if not listening.is_loopback(host)]
+    if tls is None and others:
+        for listener in listeners:
+            listener.close()
+        raise BadAddress(f"{others[0]} is reached from other machines, so the console needs TLS there")
+    sockets = ListeningSockets(listeners) if tls is None else ListeningSockets((), listeners, tls)
+    names = [str(listening.ConsoleAddress(host, port, has_tls=tls is not None)) for host, port in addresses]
+    return sockets, ",".join(names), not others
 
 
 def _exit_with_parent() -> None:

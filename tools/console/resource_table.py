@@ -52,7 +52,11 @@ class ConsoleResource(NamedTuple):
 
 
 RESOURCES: Final[dict[str, ConsoleResource]] = {
-    "brokers": ConsoleResource("brokers:brokers"),
+    "overview": ConsoleResource("cluster.overview:overview"),
+    "live": ConsoleResource("cluster.live:live", AnswerKind.EVENTS),
+    "brokers": ConsoleResource("cluster.brokers:brokers"),
+    "broker_apis": ConsoleResource("cluster.broker:broker_apis"),
+    "broker_configs": ConsoleResource("cluster.broker:broker_configs"),
     "topics": ConsoleResource("topics.topics:topics"),
     "topic_figures": ConsoleResource("topics.topics:topic_figures"),
     "topic": ConsoleResource("topics.topic:topic"),

@@ -58,7 +58,7 @@ def test_every_path_is_answered(tmp_path: Path) -> None:
     parts = started(node)
     resources = make_resources(parts, state_of(parts))
     of_tools = [f"/v1/{name}.json" for name in ("broker", "census", "connections", "lag")]
-    assert resources.paths() == ["/", "/livez", "/metrics", "/readyz", "/startupz", *of_tools]
+    assert resources.paths() == ["/", "/livez", "/metrics", "/metrics/broker", "/readyz", "/startupz", *of_tools]
     for path in resources.paths():
         resource = resources.find(path)
         assert resource is not None

@@ -9,6 +9,7 @@ from headgate.gateway.config.listeners import ListenerProblem
 
 SETTING: Final = "headgate.http.listeners"
 OLD_SETTING: Final = "headgate.metrics.listener"
+CONSOLE_SETTING: Final = "headgate.console.listeners"
 HTTP: Final = "HTTP"
 """The name of the HTTP listeners over TLS, for their settings: listener.name.http.ssl.*"""
 OLD_HTTP: Final = "METRICS"
@@ -61,6 +62,18 @@ def _parse_one(text: str) -> HttpAddress:
             " listener.name.http.ssl.keystore.location, or http://127.0.0.1"
         )
     return address
+
+
+def parse_console(text: str) -> tuple[HttpAddress, ...]:
+    """The addresses of the console, on the loopback interface; none for an empty text. Raises ListenerProblem."""
+    addresses = parse(text)
+    for address in addresses:
+        if address.has_tls:
+            raise ListenerProblem(
+                f"{str(address)!r} is no address that a broker holds for its console: write http://127.0.0.1:9080; a"
+                " tunnel, or a proxy with TLS and a login of its own, brings other machines there"
+            )
+    return addresses
 
 
 def parse_old(text: str) -> tuple[HttpAddress, ...]:

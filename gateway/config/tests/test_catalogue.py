@@ -65,6 +65,7 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "listener.security.protocol.map",
         "headgate.offsets.store",
         "headgate.http.listeners",
+        "headgate.console.listeners",
         "headgate.metrics.listener",
         "node.id",
         "super.users",

@@ -97,6 +97,16 @@ def test_sum_and_topics_are_one_metric() -> None:
     assert (found[name,], found[name, "t"]) == (7, 5)
 
 
+def test_metrics_of_the_broker_alone_read_no_table() -> None:
+    metrics = Metrics()
+    metrics.gauge("bytes.in", lambda: 7)
+    metrics.table(("topic",), ("topic.bytes.in",), lambda: iter(()))  # type: ignore[arg-type, return-value]
+    text = b"".join(exposition(metrics, is_whole=False)).decode()
+    assert "headgate_in_bytes_total 7.0" in text
+    assert "kafka_" not in text
+    assert "headgate_topic_" not in text
+
+
 def test_labels_have_the_names_of_the_exporter_and_shares_its_unit() -> None:
     metrics = Metrics()
     metrics.labelled("requests", ("api", "version"), lambda: [(("Fetch", "12"), 7)])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.http.http_addresses import HttpAddress
 from headgate.gateway.config.listeners import Listener
 from headgate.gateway.network.addresses import AddressError, Addresses, bind
@@ -159,6 +160,31 @@ def test_of_two_starts_the_second_to_listen_goes_without_http(
         assert f"cannot serve HTTP at {address} (Address already in use)" in caplog.text
     first.close()
     second.close()
+
+
+def test_the_console_goes_without_its_default_address(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = BrokerConfig.load("listeners=PLAINTEXT://127.0.0.1:0\nheadgate.http.listeners=\n")
+        page = HttpAddress("http", "127.0.0.1", taken.getsockname()[1])
+        config.__dict__["headgate_console_listeners"] = (page,)
+        addresses = Addresses.of(config)
+        addresses.bind()
+    assert len(addresses.sockets) == 1
+    assert addresses.console is not None
+    assert not addresses.console.http
+    assert f"cannot serve HTTP at {page} (Address already in use): there is no console of this broker" in caplog.text
+    addresses.close()
+
+
+def test_a_console_that_is_asked_for_needs_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        page = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        config = BrokerConfig.load(f"listeners=PLAINTEXT://127.0.0.1:0\nheadgate.console.listeners={page}\n")
+        addresses = Addresses.of(config)
+        with pytest.raises(AddressError) as refused:
+            addresses.bind()
+    assert (refused.value.address, refused.value.setting) == (page, "headgate.console.listeners")
+    assert not addresses.sockets
 
 
 def test_a_name_that_cannot_be_one_is_an_error_of_the_system() -> None:

@@ -61,13 +61,13 @@ function Page({ route }) {
 function Navigation({ path }) {
   const row = useRef(null);
   useEffect(() => showInRow(row.current, row.current.querySelector("[aria-current]")), [path]);
-  const isWithin = (page) => path === page.path || path.startsWith(`${page.path}/`);
+  const isWithin = (page) => path === page.path || (page.path !== "/" && path.startsWith(`${page.path}/`));
   return html`<nav class="side" aria-label="Pages" ref=${row}>
     <ul>
       ${PAGES.filter((page) => page.isListed).map(
         (page) =>
           html`<li key=${page.path}>
-            <a href=${address(page.path)} aria-current=${isWithin(page) || (path === "/" && page.isStart) ? "page" : null}>${page.title}</a>
+            <a href=${address(page.path)} aria-current=${isWithin(page) ? "page" : null}>${page.title}</a>
           </li>`,
       )}
     </ul>

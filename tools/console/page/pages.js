@@ -2,8 +2,9 @@
 // A path may have parts such as `:topic`; the component gets them decoded as `values`, and the query as `query`.
 // With `isListed` a page stands in the navigation. To add a page: write pages/NAME.js, and a line here.
 export const PAGES = [
-  { path: "/", title: "Brokers", load: () => import("./pages/brokers.js") },
+  { path: "/", title: "Overview", isListed: true, load: () => import("./pages/overview.js") },
   { path: "/brokers", title: "Brokers", isListed: true, load: () => import("./pages/brokers.js") },
+  { path: "/brokers/:broker", title: "Broker", load: () => import("./pages/broker.js") },
   { path: "/topics", title: "Topics", isListed: true, load: () => import("./pages/topics.js") },
   { path: "/topics/:topic", title: "Topic", load: () => import("./pages/topic.js") },
   { path: "/topics/:topic/messages", title: "Messages", load: () => import("./pages/messages.js") },

@@ -15,7 +15,9 @@ DESCRIBE, ALTER = 1 << 8, 1 << 7
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(metrics, "read", lambda host, port, timeout_s, *, path: text.replace("PATH", f"{host}{path}"))
+    monkeypatch.setattr(
+        metrics, "read", lambda host, port, timeout_s, *, path, accepted: text.replace("PATH", f"{host}{path}")
+    )
 
 
 def test_json_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.gateway.config.http.http_addresses import HttpAddress, parse, parse_old
+from headgate.gateway.config.http.http_addresses import HttpAddress, parse, parse_console, parse_old
 from headgate.gateway.config.listeners import ListenerProblem
 
 
@@ -68,3 +68,16 @@ def test_what_is_no_list_is_shown_one(text: str, sentence: str) -> None:
 )
 def test_the_older_setting_has_tls_beyond_loopback(text: str, expected: tuple[HttpAddress, ...]) -> None:
     assert parse_old(text) == expected
+
+
+def test_the_console_is_held_on_the_loopback_interface_alone() -> None:
+    assert [str(address) for address in parse_console("http://127.0.0.1:9080,http://[::1]:0")] == [
+        "http://127.0.0.1:9080",
+        "http://[::1]:0",
+    ]
+    assert parse_console("") == ()
+    for text in ("https://127.0.0.1:9080", "https://0.0.0.0:9080"):
+        with pytest.raises(ListenerProblem, match="is no address that a broker holds for its console"):
+            parse_console(text)
+    with pytest.raises(ListenerProblem, match="needs TLS"):
+        parse_console("http://0.0.0.0:9080")

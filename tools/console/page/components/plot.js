@@ -1,9 +1,11 @@
 // A plot over time by uPlot: `<Plot title unit=${formatByteRate} times=${seconds} series=${[{label, values}]} />`.
 import uPlot from "uplot";
+import { formatByteRate, formatBytes } from "./format.js";
 import { html, useEffect, useRef } from "./html.js";
 import { useTheme } from "./theme.js";
 
-const HEIGHT_PX = 150;
+const HEIGHT_PX = 140;
+const BINARY_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 function colour(element, name) {
   element.style.color = `var(${name})`;
@@ -15,17 +17,18 @@ function colour(element, name) {
 function options(element, width, labels, format) {
   const soft = colour(element, "--text-soft");
   const line = colour(element, "--line");
+  const isBytes = format === formatBytes || format === formatByteRate;
   const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   return {
     width,
     height: HEIGHT_PX,
-    padding: [8, 8, 0, 0],
+    padding: [8, 26, 0, 0],
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     legend: { show: false },
     scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] } },
     axes: [
-      { ...axis, space: 70, values: (_, times) => times.map(clock) },
-      { ...axis, size: 64, space: 32, values: (_, values) => values.map(format) },
+      { ...axis, size: 26, space: 80, values: (_, times) => times.map(clock) },
+      { ...axis, size: 70, space: 32, values: (_, values) => values.map(format), ...(isBytes ? { incrs: BINARY_STEPS } : {}) },
     ],
     series: [
       {},

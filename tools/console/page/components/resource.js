@@ -4,7 +4,7 @@ import { useCallback, useEffect, useRef, useState } from "./html.js";
 
 /**
  * The answer of a resource: `{data, error, isLoading, reload}`.
- * `everyMs`: ask again while the page is in sight; the data stays until the next answer. `name` null: ask nothing.
+ * `everyMs`: a time, or a function of the last answer that gives one; ask again while the page is in sight; the data stays until the next answer. `name` null: ask nothing.
  */
 export function useResource(name, parameters = {}, { everyMs = 0 } = {}) {
   const key = name === null ? null : resourceAddress(name, parameters);
@@ -14,26 +14,29 @@ export function useResource(name, parameters = {}, { everyMs = 0 } = {}) {
     if (key === null) return undefined;
     const abort = new AbortController();
     let timer = 0;
+    let last = null;
+    const pause = () => (typeof everyMs === "function" ? everyMs(last) : everyMs);
     const load = async () => {
-      if (document.hidden && everyMs) {
-        timer = setTimeout(load, everyMs);
+      if (document.hidden && last) {
+        timer = setTimeout(load, pause());
         return;
       }
       try {
         const data = await ask(name, parameters, abort.signal);
+        last = data;
         if (!abort.signal.aborted) setState({ key, data, error: null });
       } catch (error) {
         if (abort.signal.aborted) return;
         setState((before) => ({ key, data: before.key === key ? before.data : null, error }));
       }
-      if (everyMs) timer = setTimeout(load, everyMs);
+      if (pause()) timer = setTimeout(load, pause());
     };
     load();
     return () => {
       abort.abort();
       clearTimeout(timer);
     };
-  }, [key, everyMs, turn]);
+  }, [key, typeof everyMs === "function" ? "paced" : everyMs, turn]);
   const reload = useCallback(() => setTurn((before) => before + 1), []);
   const isCurrent = state.key === key;
   const data = isCurrent ? state.data : null;
@@ -90,4 +93,9 @@ export function useStream(name, parameters, onEvent, { isLasting = false } = {})
     };
   }, [key]);
   return { ...state, stop };
+}
+
+/** The pace of what costs the brokers more with each partition: seconds for most clusters, less often for large ones. */
+export function paceOfCluster(answer) {
+  return Math.max(5000, (answer?.partitions ?? 0) * 3);
 }

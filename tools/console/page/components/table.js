@@ -42,13 +42,22 @@ export function Filter({ label = "Filter", name = "filter" }) {
   />`;
 }
 
+// The text of each row, by the columns: a letter more in the filter makes none of 10,000 texts again
+const searchTexts = new WeakMap();
+
 /** Rows that have all words of the filter in a text column. */
 export function filterRows(rows, columns, filter) {
   const words = (filter ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return rows;
-  const texts = columns.filter((column) => column.isSearched ?? !KINDS[column.kind ?? "text"].isNumber);
+  const searched = columns.filter((column) => column.isSearched ?? !KINDS[column.kind ?? "text"].isNumber);
+  const texts = searchTexts.get(columns) ?? new WeakMap();
+  searchTexts.set(columns, texts);
   return rows.filter((row) => {
-    const text = texts.map((column) => column.value(row) ?? "").join("\n").toLowerCase();
+    let text = texts.get(row);
+    if (text === undefined) {
+      text = searched.map((column) => column.value(row) ?? "").join("\n").toLowerCase();
+      texts.set(row, text);
+    }
     return words.every((word) => text.includes(word));
   });
 }

@@ -1,12 +1,13 @@
 // The brokers of the cluster.
 import { html } from "../components/html.js";
 import { Badge, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
-import { useResource } from "../components/resource.js";
+import { paceOfCluster, useResource } from "../components/resource.js";
+import { address, go } from "../components/route.js";
 import { List } from "../components/table.js";
 
 const COLUMNS = [
   { name: "node_id", title: "Id", value: (row) => row.node_id, kind: "number", width: "70px", isSearched: true },
-  { name: "address", title: "Address", value: (row) => row.address, width: "minmax(170px, 2fr)", isMono: true },
+  { name: "address", title: "Address", value: (row) => row.address, cell: (row) => html`<a tabindex="-1" href=${address("/brokers", row.node_id)}>${row.address}</a>`, width: "minmax(170px, 2fr)", isMono: true },
   {
     name: "is_controller",
     title: "Role",
@@ -21,7 +22,7 @@ const COLUMNS = [
 ];
 
 export default function BrokersPage() {
-  const { data, error, isLoading, reload } = useResource("brokers", {}, { everyMs: 5000 });
+  const { data, error, isLoading, reload } = useResource("brokers", {}, { everyMs: paceOfCluster });
   if (isLoading) return html`<${Loading} what="brokers" />`;
   return html`<${PageHead} title="Brokers" />
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${data && html`<${Brokers} data=${data} />`}`;
@@ -39,5 +40,11 @@ function Brokers({ data }) {
       ]}
     />
     <${Missing} missing=${data.missing} />
-    <${List} name="brokers" columns=${COLUMNS} rows=${data.brokers} rowKey=${(row) => row.node_id} />`;
+    <${List}
+      name="brokers"
+      columns=${COLUMNS}
+      rows=${data.brokers}
+      rowKey=${(row) => row.node_id}
+      onOpen=${(row) => go(address("/brokers", row.node_id))}
+    />`;
 }

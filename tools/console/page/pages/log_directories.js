@@ -20,7 +20,7 @@ function State({ row }) {
   return html`<span class="soft">ok</span>`;
 }
 
-const COLUMNS = [
+export const COLUMNS = [
   { name: "broker", title: "Broker", value: (row) => row.broker, kind: "number", width: "76px", isSearched: true },
   {
     name: "log_directory",

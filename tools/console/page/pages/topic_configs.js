@@ -1,4 +1,4 @@
-// The configs of a topic, with their sources and documentation.
+// The configs of a topic or a broker, with their sources and documentation.
 import { Dialog } from "../components/dialog.js";
 import { formatBytes, formatDuration } from "../components/format.js";
 import { html, useState } from "../components/html.js";
@@ -67,7 +67,12 @@ const COLUMNS = [
 ];
 
 export function TopicConfigs({ topic }) {
-  const { data, error, isLoading, reload } = useResource("topic_configs", { topic });
+  return html`<${ConfigList} resource="topic_configs" parameters=${{ topic }} />`;
+}
+
+/** The configs that a resource answers with, for these parameters. */
+export function ConfigList({ resource, parameters }) {
+  const { data, error, isLoading, reload } = useResource(resource, parameters);
   const { query } = useRoute();
   const [chosen, setChosen] = useState(null);
   if (isLoading) return html`<${Loading} what="configs" />`;

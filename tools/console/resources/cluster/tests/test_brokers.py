@@ -3,7 +3,7 @@
 from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from headgate.protocol.messages.metadata import MetadataResponsePartition as Partition
 from headgate.tools.console.parameters import Parameters
-from headgate.tools.console.resources.brokers import broker_rows, brokers
+from headgate.tools.console.resources.cluster.brokers import broker_rows, brokers
 from headgate.tools.tests.model_cluster import ModelCluster, opened
 
 

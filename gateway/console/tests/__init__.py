@@ -1,0 +1,1 @@
+"""Tests of the port that a broker holds for the console."""

@@ -1,0 +1,1 @@
+"""Tests of live figures: pure, with clocks that the tests move."""

@@ -1,0 +1,1 @@
+"""Resources about the cluster and its brokers."""
