@@ -33,7 +33,7 @@ VIEWS: Final = (
     View("brokers", "/brokers", "controller"),
     View("broker", f"/brokers/{NODE}", "Event loop busy"),
     View("broker-configs", f"/brokers/{NODE}?tab=configs", "advertised.listeners"),
-    View("broker-apis", f"/brokers/{NODE}?tab=apis", "AddOffsetsToTxn"),
+    View("broker-apis", f"/brokers/{NODE}?tab=apis", "ListOffsets"),
     View("broker-directories", f"/brokers/{NODE}?tab=log-directories", "Log directory"),
     View("topics", "/topics", ORDERS),
     of_topic(ORDERS, "partitions", "Leader"),
