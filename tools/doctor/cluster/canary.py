@@ -28,6 +28,7 @@ _KEY: Final = b"headgate-doctor"
 _RETENTION_MS: Final = 3_600_000
 _MOST_REPLICAS: Final = 3
 _FETCH_BYTES: Final = 1 << 16
+_PAUSE_S: Final = 0.1
 # The newest versions that name topics; the first of Produce with batches of magic 2
 _NEWEST_BY_NAME, _OLDEST_PRODUCE, _OLDEST_FETCH = 12, 3, 4
 
@@ -74,6 +75,7 @@ def create_topic(cluster: Cluster, topic: str, timeout_s: float) -> Failure | No
 
 def find_partitions(cluster: Cluster, topic: str) -> Sequence[TopicPartition] | str:
     """The partitions of the topic; a sentence if there is none. Raises ClientError."""
+    cluster.routing.topics.pop(topic, None)  # each call asks anew
     row = cluster.topics([topic]).get(topic)
     if row is None or row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"there is no topic {topic}; create it, or have it created by --create-canary"
@@ -174,6 +176,10 @@ def run_canary(
         if failure is not None:
             return f"{topic} cannot be created: {failure.text}; headgate topics create says more"
     partitions = find_partitions(cluster, topic)
+    deadline = time.monotonic() + timeout_s
+    while creates and isinstance(partitions, str) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)  # the broker that answers may hear of a new topic after the controller
+        partitions = find_partitions(cluster, topic)
     if isinstance(partitions, str):
         return partitions
     results = []

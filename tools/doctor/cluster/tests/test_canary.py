@@ -84,8 +84,8 @@ def fly(broker: CanaryBroker, *, creates: bool = False) -> list[CanaryResult] | 
         return run_canary(cluster, "canary", b"sung", creates=creates, timeout_s=10.0)
 
 
-def flown(broker: CanaryBroker) -> list[CanaryResult]:
-    results = fly(broker)
+def flown(broker: CanaryBroker, *, creates: bool = False) -> list[CanaryResult]:
+    results = fly(broker, creates=creates)
     assert not isinstance(results, str)
     return results
 
@@ -133,6 +133,23 @@ def test_a_new_topic_shows_the_clocks_of_all_brokers() -> None:
     [topic] = broker.created
     assert (topic.num_partitions, topic.replication_factor) == (1, 1)
     assert ("message.timestamp.type", "LogAppendTime") in [(one.name, one.value) for one in topic.configs]
+
+
+@pytest.mark.sockets
+def test_a_new_topic_may_be_known_late() -> None:
+    """The broker that answers is not the controller."""
+
+    class LateBroker(CanaryBroker):
+        asked = 0
+
+        def _metadata(self) -> MetadataResponse:
+            self.asked += 1
+            answer = super()._metadata()
+            answer.topics[0].error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.asked < 5 else ErrorCode.NONE
+            return answer
+
+    [result] = flown(LateBroker(), creates=True)
+    assert result.failure is None
 
 
 def test_slow_records_are_a_note() -> None:
