@@ -75,7 +75,7 @@ def create_topic(cluster: Cluster, topic: str, timeout_s: float) -> Failure | No
 
 def find_partitions(cluster: Cluster, topic: str) -> Sequence[TopicPartition] | str:
     """The partitions of the topic; a sentence if there is none. Raises ClientError."""
-    cluster.routing.topics.pop(topic, None)  # each call asks anew
+    cluster.routing.topics.pop(topic, None)  # no answer from before
     row = cluster.topics([topic]).get(topic)
     if row is None or row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"there is no topic {topic}; create it, or have it created by --create-canary"
@@ -178,7 +178,7 @@ def run_canary(
     partitions = find_partitions(cluster, topic)
     deadline = time.monotonic() + timeout_s
     while creates and isinstance(partitions, str) and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)  # the broker that answers may hear of a new topic after the controller
+        time.sleep(_PAUSE_S)  # brokers get a new topic after the controller
         partitions = find_partitions(cluster, topic)
     if isinstance(partitions, str):
         return partitions

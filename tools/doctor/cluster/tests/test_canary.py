@@ -136,8 +136,8 @@ def test_a_new_topic_shows_the_clocks_of_all_brokers() -> None:
 
 
 @pytest.mark.sockets
-def test_a_new_topic_may_be_known_late() -> None:
-    """The broker that answers is not the controller."""
+def test_a_broker_may_get_a_new_topic_late() -> None:
+    """As one that is not the controller."""
 
     class LateBroker(CanaryBroker):
         asked = 0
