@@ -8,6 +8,7 @@ process ends with the broker: its standard input is a pipe that closes then.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -116,36 +117,35 @@ class ConsoleListener:
 
     async def _run(self) -> bool:
         """Run one process to its end. Returns whether it was ready. Raises OSError."""
-        read_end, descriptors = self._properties_descriptor()
+        read_end, write_end = os.pipe() if self._command.properties else (None, None)
+        passed = [] if read_end is None else [read_end]
         try:
             process = await trio.lowlevel.open_process(
                 self._arguments(read_end),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=[*(each.fileno() for each in self._sockets), *descriptors],
+                pass_fds=[*(each.fileno() for each in self._sockets), *passed],
                 start_new_session=True,  # Ctrl-C is for the broker, which ends the console
             )
+        except BaseException:
+            if write_end is not None:
+                os.close(write_end)
+            raise
         finally:
-            for descriptor in descriptors:
+            for descriptor in passed:
                 os.close(descriptor)
         self.pid = process.pid
         try:
-            return await _attend(process)
+            async with trio.open_nursery() as nursery:
+                if write_end is not None:
+                    nursery.start_soon(_send, write_end, self._command.properties.encode())
+                is_ready = await _attend(process)
+                nursery.cancel_scope.cancel()
+            return is_ready
         finally:
             self.pid = None
             await _end(process)
-
-    def _properties_descriptor(self) -> tuple[int | None, list[int]]:
-        """A pipe with the client properties, so that no file has a password."""
-        if not self._command.properties:
-            return None, []
-        read_end, write_end = os.pipe()
-        try:
-            os.write(write_end, self._command.properties.encode())  # a pipe holds 64 KiB
-        finally:
-            os.close(write_end)
-        return read_end, [read_end]
 
     def _arguments(self, read_end: int | None) -> list[str]:
         arguments = [*self._command.arguments, "--exit-with-parent"]
@@ -176,6 +176,13 @@ class ConsoleListener:
 async def _wait_readable(listening: socket.socket, scope: trio.CancelScope) -> None:
     await trio.lowlevel.wait_readable(listening)
     scope.cancel()
+
+
+async def _send(descriptor: int, properties: bytes) -> None:
+    """Send the client properties through a pipe, so that no file has a password; trust stores may be large."""
+    async with trio.lowlevel.FdStream(descriptor) as stream:
+        with contextlib.suppress(trio.BrokenResourceError):  # the process has ended, and its end is logged
+            await stream.send_all(properties)
 
 
 async def _attend(process: trio.Process) -> bool:

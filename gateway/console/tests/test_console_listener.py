@@ -30,6 +30,7 @@ visitor.close()
 sys.exit(3)
 """
 STAYS = SERVES.replace("sys.exit(3)", "sys.stdin.read()")
+LARGER_THAN_A_PIPE = "a=b\n" + "# a trust store\n" * 10_000
 FAILS = "import sys; print('no such module', file=sys.stderr); sys.exit(1)"
 
 
@@ -59,12 +60,12 @@ def test_each_end_is_followed_by_another_process(
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            listener = ConsoleListener([listening], ConsoleCommand(["--x"], "a=b\n"))
+            listener = ConsoleListener([listening], ConsoleCommand(["--x"], LARGER_THAN_A_PIPE))
             nursery.start_soon(listener.serve)
             await trio.lowlevel.checkpoint()
             assert listener.pid is None, "nothing runs before a visit"
             first, second = await visit(listening), await visit(listening)
-            assert first.startswith(b"a=b\n")
+            assert first.startswith(LARGER_THAN_A_PIPE.encode())
             assert first != second
             nursery.cancel_scope.cancel()
 
