@@ -100,7 +100,7 @@ def test_an_open_transaction_holds_up_committed_reads() -> None:
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_directory, "_lock_holder", lambda path: 4711)
+    monkeypatch.setattr(data_directory, "lock_holder", lambda path: 4711)
 
 
 class KafkasDisk(SimulatedDisk):
