@@ -1,4 +1,7 @@
-"""Fixtures: one Chromium and one console of the shared broker for all tests of pages."""
+"""Fixtures: a Chromium for the tests of a module, and one console of the shared broker for all tests of pages.
+
+Playwright keeps an event loop of asyncio running, so that no test of another module could start its own meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from compat_tests.harness.broker import Broker
 from compat_tests.harness.toolchain import missing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     path = shutil.which("chromium") or missing("chromium is not on the path: apt-get install chromium")
@@ -38,14 +41,14 @@ def page(browser: Browser) -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenCluster]:
-    """A filled broker with ACLs, users, quotas, groups, transactions."""
+    """A filled broker with ACLs, users, quotas, groups, transactions, which no coordinator leaves open for longer."""
     with open_cluster(tmp_path_factory.mktemp("console")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def filled_console(cluster: OpenCluster) -> Iterator[str]:
     """The console of the filled broker."""
     with console(cluster.bootstrap, cluster.http_arguments) as address:
