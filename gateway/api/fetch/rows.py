@@ -122,7 +122,7 @@ class PartitionReader:
         if self.follower is not None:
             partitions.replicated_bytes_out += size
             return
-        topic = key if isinstance(key, str) else partitions.topic_name(key)
+        topic = self._topic(key)
         replica = partitions.online.get((topic, index))
         if replica is not None:
             replica.log.count_read(size)

@@ -2,6 +2,9 @@
 
 import pytest
 
+from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.fetch.plan import FetchPlan
+from headgate.gateway.api.fetch.rows import PartitionReader
 from headgate.gateway.api.fetch.tests.fetches import append, from_offset, old, put, request, rows, sizes, wanted
 from headgate.gateway.tests.builders import HandlerBroker, led_elsewhere, over_the_wire
 from headgate.protocol.errors import ErrorCode
@@ -102,3 +105,17 @@ def test_a_version_without_the_storage_error_is_told_to_retry(
     monkeypatch.setattr(type(node.services.partitions.get("t", 0)), "read", fail)
     assert [row.error_code for row in rows(old(node, version, from_offset(0)))] == [code]
     assert caplog.messages == ["the store failed (t-0)"]
+
+
+def test_a_topic_may_be_deleted_before_its_rows_are_sent(node: HandlerBroker) -> None:
+    node.services.metadata.create_topic("t", 1)
+    size = append(node, "t", b"a")
+    fetch = request(wanted(node, "t", 13, from_offset(0)))
+    reader = PartitionReader(HandlerContext(node.services, node.client, 13, None), 0)
+    turn = node.services.fetch_sessions.begin(fetch, 13, 0.0)
+    plan = FetchPlan(fetch, node.services, turn, 0.0, reader)
+    planned = plan.few_rows()
+    assert planned is not None
+    node.services.metadata.delete_topic("t")
+    node.time.advance()
+    assert sizes(plan.response(planned)) == [size]
