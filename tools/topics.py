@@ -12,7 +12,7 @@ from typing import Any
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from headgate.storage.disk.layout import format_id
@@ -160,14 +160,18 @@ def describe_configs(client: Client, names: Iterable[str], keys: list[str] | Non
 
 def delete_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
     """Delete as many topics as possible. Returns rows of the deleted topics and sentences about the others."""
-    names = list(options.topics)
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in names],
-        topic_names=names,
-        timeout_ms=int(options.timeout * 1000),
-    )
-    results, unknown = client.ask(request).responses, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    results = request_deletion(client, options.topics, options.timeout)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _outcomes(results, "deleted", unknown, "--if-exists", accepts=options.if_exists)
+
+
+def request_deletion(client: Client, names: Iterable[str], timeout_s: float) -> list[DeletableTopicResult]:
+    """Delete topics; a result for each. Raises ClientError."""
+    wanted = list(names)
+    topics = [DeleteTopicState(name=name) for name in wanted]
+    request = DeleteTopicsRequest(topics=topics, topic_names=wanted, timeout_ms=int(timeout_s * 1000))
+    found: list[DeletableTopicResult] = client.ask(request).responses
+    return found
 
 
 def _outcomes(

@@ -53,3 +53,10 @@ def filled_console(cluster: OpenCluster) -> Iterator[str]:
     """The console of the filled broker."""
     with console(cluster.bootstrap, cluster.http_arguments) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def writing_console(cluster: OpenCluster) -> Iterator[str]:
+    """A console of the filled broker that changes it."""
+    with console(cluster.bootstrap, [*cluster.http_arguments, "--write"]) as address:
+        yield address

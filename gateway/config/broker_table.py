@@ -83,6 +83,8 @@ class Settings:
     headgate_console_listeners: tuple[HttpAddress, ...] = row(STRING, "http://127.0.0.1:9080", "",
      ("Where the page of the console is served, http://host:port on the loopback interface, separated by commas; empty: nowhere."
       " It is a process of its own, which the first visit starts (pip install 'headgate[console]')."))
+    headgate_console_write: bool = row(BOOLEAN, "false", "",
+     "Whether visitors of the console may change the cluster, each as the own login allows; without it the console only reads.")
     headgate_metrics_detail: str = row(STRING, "partition", "broker|topic|partition",
      "How finely metrics are shown: broker (sums alone), topic, or partition (the most samples).")
     headgate_metrics_listener: tuple[HttpAddress, ...] = row(STRING, "", "",

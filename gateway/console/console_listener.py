@@ -67,6 +67,8 @@ def make_command(config: BrokerConfig, endpoints: Sequence[str], http_endpoints:
     plain = [endpoint for endpoint in http_endpoints if endpoint.startswith("http://")]
     if plain:
         arguments += ["--http", ",".join(plain)]
+    if config.headgate_console_write:
+        arguments.append("--write")
     return ConsoleCommand(arguments, "" if protocol == "PLAINTEXT" else _properties(config, protocol))
 
 

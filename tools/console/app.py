@@ -1,4 +1,4 @@
-"""The application: the page's files, the session of a visitor, and the resources below `/api/`.
+"""The application: the page's files, the session of a visitor, the resources below `/api/`, and the changes.
 
 A resource's function runs in a thread and blocks there (`resource_table.py`, `visitors.py`).
 """
@@ -22,6 +22,7 @@ from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console import protection
 from headgate.tools.console.answers import JSON, StreamedAnswer, json_bytes, refusal_of
+from headgate.tools.console.changes.change_routes import change_routes
 from headgate.tools.console.cluster_access import ClusterAccess
 from headgate.tools.console.parameters import Parameters
 from headgate.tools.console.resource_table import RESOURCES, AnswerKind
@@ -32,14 +33,15 @@ for suffix in (".js", ".mjs"):  # the system's table may have another type, and 
     mimetypes.add_type("text/javascript", suffix)
 
 
-def make_app(access: ClusterAccess) -> tuple[ASGIApp, Visitors]:
-    """The protected application, and the sessions of its visitors."""
+def make_app(access: ClusterAccess, *, may_write: bool = False) -> tuple[ASGIApp, Visitors]:
+    """The protected application, and the sessions of its visitors. `may_write`: visitors may change the cluster."""
     visitors = Visitors(access)
-    sessions = _Sessions(visitors)
+    sessions = _Sessions(visitors, may_write=may_write)
     routes = [
         Route("/api/session", sessions.show),
         Route("/api/login", sessions.log_in, methods=["POST"]),
         Route("/api/logout", sessions.log_out, methods=["POST"]),
+        *change_routes(may_write=may_write),
         Route("/api/{name}", _resource),
         Mount("/", StaticFiles(directory=PAGE, html=True)),
     ]
@@ -58,8 +60,9 @@ def _refuse(status: int, sentence: str) -> Response:
 class _Sessions:
     """The session: whether a login is needed, and login and logout."""
 
-    def __init__(self, visitors: Visitors) -> None:
+    def __init__(self, visitors: Visitors, *, may_write: bool) -> None:
         self._visitors = visitors
+        self._may_write = may_write
 
     async def show(self, request: Request) -> Response:
         """The session of the visitor; a new visitor gets one."""
@@ -78,6 +81,7 @@ class _Sessions:
                 "user": None if visitor.login is None else visitor.login.user,
                 "mechanisms": access.mechanisms,
                 "bootstrap": access.bootstrap,
+                "may_write": self._may_write,
                 "version": version("headgate"),
             }
         )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FAILED, MISUSED = 1, 2
 EXTRA: Final = "headgate[console]"
+CHANGES_LOGGER: Final = "headgate.console.changes"
+"""Logs who has changed what."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,7 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if options.exit_with_parent:
         _exit_with_parent()
-    server.run(access, sockets, lambda: print(f"headgate console ready {name}", flush=True))
+    logging.getLogger(CHANGES_LOGGER).setLevel(logging.INFO)
+    ready = f"headgate console ready {name}"
+    server.run(access, sockets, lambda: print(ready, flush=True), may_write=options.write)
     return 0
 
 
@@ -101,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="file",
         help="ssl.* of an https:// address, as of a broker's listener: ssl.keystore.type, ssl.keystore.location, ...",
     )
+    parser.add_argument("--write", action="store_true", help="visitors may change the cluster; default: they only read")
     # Sockets that `headgate serve` holds
     parser.add_argument("--descriptor", type=int, action="append", help=argparse.SUPPRESS)
     parser.add_argument("--exit-with-parent", action="store_true", help=argparse.SUPPRESS)

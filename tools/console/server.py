@@ -20,6 +20,9 @@ from headgate.tools.console.cluster_access import ClusterAccess
 
 if TYPE_CHECKING:
     from hypercorn.typing import ASGIFramework
+    from starlette.types import ASGIApp
+
+    from headgate.tools.console.visitors import Visitors
 
 BACKLOG: Final = 64
 HEAD_BYTES: Final = 1 << 16
@@ -62,13 +65,15 @@ class ServerConfig(Config):
         return self._sockets.tls
 
 
-def run(access: ClusterAccess, sockets: ListeningSockets, ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` is called once requests are answered."""
-    trio.run(_run, access, sockets, ready)
+def run(
+    access: ClusterAccess, sockets: ListeningSockets, ready: Callable[[], None], *, may_write: bool = False
+) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` is called once requests are answered; `may_write`: visitors may change."""
+    trio.run(_run, make_app(access, may_write=may_write), sockets, ready)
 
 
-async def _run(access: ClusterAccess, sockets: ListeningSockets, ready: Callable[[], None]) -> None:
-    app, visitors = make_app(access)
+async def _run(made: tuple[ASGIApp, Visitors], sockets: ListeningSockets, ready: Callable[[], None]) -> None:
+    app, visitors = made
     config = ServerConfig(sockets)
     is_stopping = trio.Event()
     serve = partial(

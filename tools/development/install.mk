@@ -137,7 +137,10 @@ command -v apt-get >/dev/null || $(call missing,no $(firstword $(2)) is on this 
 [ "$$(id -u)" = 0 ] || $(call missing,no $(firstword $(2)) is on this machine: sudo apt-get install $(2))
 $(call say,$(2))
 export DEBIAN_FRONTEND=noninteractive
-install=(apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0 $(2))
+mkdir -p build
+exec 9>build/apt.lock
+flock 9 # apt does not wait for another apt of the same machine
+install=(apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 $(2))
 "$${install[@]}" || { apt-get update -qq; "$${install[@]}"; } # a new machine has no package lists yet
 endef
 

@@ -9,6 +9,7 @@ A test sets up topics, groups, offsets and transactions, and may disturb answers
 from __future__ import annotations
 
 import errno
+import os
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from headgate.protocol.messages import consumer_group_describe as kip_848
 from headgate.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from headgate.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -467,6 +469,17 @@ class ModelCluster:
         ]
         return MetadataResponseTopic(name=name, topic_id=self.topic_ids.get(name, bytes(16)), partitions=partitions)
 
+    def delete_topics(self, node: int, request: DeleteTopicsRequest, version: int) -> Message:
+        rows = []
+        for name in [topic.name or "" for topic in request.topics] or request.topic_names:
+            if node != self.controller:
+                code = ErrorCode.NOT_CONTROLLER
+            else:
+                code = ErrorCode.NONE if name in self.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self.topics.pop(name, None)
+            rows.append(DeletableTopicResult(name=name, error_code=code))
+        return DeleteTopicsResponse(responses=rows)
+
     def list_offsets(self, node: int, request: ListOffsetsRequest, version: int) -> Message:
         topics = []
         for topic in request.topics:
@@ -579,6 +592,7 @@ _ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] 
     DescribeGroupsRequest: ModelCluster.describe_groups,
     kip_848.ConsumerGroupDescribeRequest: ModelCluster.describe_consumer_groups,
     DeleteGroupsRequest: ModelCluster.delete_groups,
+    DeleteTopicsRequest: ModelCluster.delete_topics,
     OffsetFetchRequest: ModelCluster.offset_fetch,
     DescribeConfigsRequest: ModelCluster.describe_configs,
     DescribeLogDirsRequest: ModelCluster.describe_log_directories,
@@ -603,6 +617,13 @@ class ModelSocket:
         self._frames = FrameReader(1 << 24)
         self._received: deque[bytes] = deque()
         self.is_closed = False
+        self._unread: int | None = None
+
+    def fileno(self) -> int:
+        """A descriptor on which nothing ever waits, for the client's look whether the broker has closed."""
+        if self._unread is None:
+            self._unread = os.eventfd(0)
+        return self._unread
 
     def sendall(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
@@ -622,6 +643,9 @@ class ModelSocket:
 
     def close(self) -> None:
         self.is_closed = True
+        if self._unread is not None:
+            os.close(self._unread)
+            self._unread = None
 
 
 class Clock:

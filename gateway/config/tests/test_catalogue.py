@@ -66,6 +66,7 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "headgate.offsets.store",
         "headgate.http.listeners",
         "headgate.console.listeners",
+        "headgate.console.write",
         "headgate.metrics.listener",
         "node.id",
         "super.users",

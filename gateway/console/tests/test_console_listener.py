@@ -145,5 +145,10 @@ def test_the_console_takes_the_simplest_listener(endpoints: list[str], bootstrap
     assert ("ssl.truststore.location=/a\\\\b\n" in command.properties) == protocol.endswith("SSL")
 
 
+def test_the_console_writes_if_the_setting_says_so() -> None:
+    config = BrokerConfig.load("headgate.console.write=true\n")
+    assert list(make_command(config, ["PLAINTEXT://h:1"], []).arguments) == ["--bootstrap-server", "h:1", "--write"]
+
+
 def test_the_extra_is_installed_for_the_tests() -> None:
     assert console_listener.is_installed()

@@ -74,11 +74,17 @@ function Navigation({ path }) {
   </nav>`;
 }
 
+function ReadOnly() {
+  const title = "The console changes nothing; headgate.console.write=true, or `headgate console --write`, lets it";
+  return html`<span class="badge read-only" title=${title}>read-only</span>`;
+}
+
 function Top({ session, onLogout }) {
   return html`<header class="top">
     <a class="brand" href="#/"><img src="icon.svg" alt="" />Headgate</a>
     <span class="top-cluster" title="The brokers that the console asks first">${session?.bootstrap}</span>
     <div class="top-end">
+      ${session && !session.may_write && html`<${ReadOnly} />`}
       ${session?.user && html`<span class="soft">${session.user}</span>`}
       ${session?.user && html`<button class="button small" onClick=${onLogout}>Log out</button>`}
       <${ThemeSwitch} />

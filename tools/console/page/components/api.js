@@ -3,9 +3,11 @@ let session = null;
 const listeners = new Set();
 
 export class ApiError extends Error {
-  constructor(message, status) {
+  /** `content`: the whole answer, if there is one. */
+  constructor(message, status, content = null) {
     super(message);
     this.status = status;
+    this.content = content;
   }
 }
 
@@ -28,7 +30,9 @@ async function read(response) {
   } catch {
     throw new ApiError(`the console answers ${response.status} without a reason`, response.status);
   }
-  if (!response.ok) throw new ApiError(content.error ?? `the console answers ${response.status}`, response.status);
+  if (!response.ok) {
+    throw new ApiError(content.error ?? `the console answers ${response.status}`, response.status, content);
+  }
   return content;
 }
 
@@ -57,6 +61,11 @@ export async function ask(name, parameters, signal) {
 export async function post(name, content) {
   const headers = { "Content-Type": "application/json", "X-Headgate-CSRF": session?.csrf_token ?? "" };
   return request(`api/${name}`, { method: "POST", headers, body: JSON.stringify(content) });
+}
+
+/** True if the console lets visitors change the cluster. */
+export function mayWrite() {
+  return session?.may_write ?? false;
 }
 
 /** Load the session: `{needs_login, user, bootstrap, ...}`. Throws ApiError. */

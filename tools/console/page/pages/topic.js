@@ -1,9 +1,10 @@
 // One topic: its partitions and replicas, configs, the groups that read it, the producers that write it.
+import { ChangeButton } from "../components/change.js";
 import { formatNumber } from "../components/format.js";
 import { html, useMemo } from "../components/html.js";
 import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
-import { address } from "../components/route.js";
+import { address, go } from "../components/route.js";
 import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
 import { TopicConfigs } from "./topic_configs.js";
@@ -24,8 +25,15 @@ export default function TopicPage({ values, query }) {
   const { topic } = values;
   const { data, error, isLoading, reload } = useResource("topic", { topic }, { everyMs: 5000 });
   const tab = TABS.some(({ name }) => name === query.tab) ? query.tab : TABS[0].name;
-  const toMessages = html`<a class="button" href=${address("/topics", topic, "messages")}>Messages</a>`;
-  return html`<${PageHead} title=${topic} path=${[["Topics", address("/topics")]]} actions=${toMessages}>
+  const actions = html`<a class="button" href=${address("/topics", topic, "messages")}>Messages</a>
+    <${ChangeButton}
+      change="delete_topics"
+      title="Delete topic"
+      kind="danger"
+      parameters=${{ topic: [topic] }}
+      onDone=${() => go(address("/topics"))}
+    />`;
+  return html`<${PageHead} title=${topic} path=${[["Topics", address("/topics")]]} actions=${actions}>
       ${data?.is_internal && html`<${Badge}>internal<//>`}
     <//>
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${isLoading && html`<${Loading} what="the topic" />`}

@@ -1,0 +1,1 @@
+"""Changes of the cluster by a visitor: each is shown before it is made."""

@@ -1,0 +1,36 @@
+"""The table of changes: `POST /api/changes/NAME/plan` and `/apply` run the function behind the name.
+
+To add one: write a function of `(Cluster, Parameters)` in a module beside this one, which returns a `ChangePlan`, and a
+line in CHANGES. The function only reads; it runs in a thread with the visitor's own login, and may block.
+`ClientError`, `UsageError` and `BadParameter` are sentences for the visitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from headgate.tools.client.cluster import Cluster
+from headgate.tools.console.changes.plan import ChangePlan
+from headgate.tools.console.parameters import Parameters
+
+MakePlan = Callable[[Cluster, Parameters], ChangePlan]
+_ROOM: Final = "headgate.tools.console.changes"
+
+
+class ConsoleChange(NamedTuple):
+    """`target` is 'module:function' of this room."""
+
+    target: str
+
+    def load(self) -> MakePlan:
+        """The function; the first call imports its module."""
+        module, _, function = self.target.partition(":")
+        found: MakePlan = getattr(import_module(f"{_ROOM}.{module}"), function)
+        return found
+
+
+CHANGES: Final[dict[str, ConsoleChange]] = {
+    "delete_topics": ConsoleChange("delete_topics:delete_topics"),
+}

@@ -1,0 +1,50 @@
+"""Topics are shown with their records before they are deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.tools.client.client import ClientError
+from headgate.tools.console.changes.delete_topics import delete_topics
+from headgate.tools.console.changes.plan import ChangeLine
+from headgate.tools.console.parameters import BadParameter, Parameters
+from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
+
+
+def of(*names: str) -> Parameters:
+    return Parameters([("topic", name) for name in names])
+
+
+def test_a_topic_is_deleted_by_the_controller(model: ModelCluster) -> None:
+    model.controller = 2
+    model.topics["orders"] = [Log(start=2, end=7), Log(leader=1, end=5)]
+    with opened() as cluster:
+        plan = delete_topics(cluster, of("orders"))
+        assert plan.summary == "Delete the topic orders with 10 records"
+        assert plan.lines == [ChangeLine("orders", "2 partitions", None, "10 records")]
+        assert (plan.confirmation, plan.command) == ("orders", "headgate topics delete orders")
+        assert "orders" in model.topics
+        result = plan.apply(cluster)
+    assert (result.done, result.failures) == (["The topic orders is deleted"], [])
+    assert "orders" not in model.topics
+
+
+def test_several_topics_may_partly_fail(model: ModelCluster) -> None:
+    model.topics["a b"], model.topics["c"] = [Log()], [Log()]
+    with opened() as cluster:
+        plan = delete_topics(cluster, of("a b", "c"))
+        assert plan.command == "headgate topics delete 'a b' c"
+        assert plan.confirmation == "2 topics"
+        del model.topics["c"]
+        result = plan.apply(cluster)
+    assert result.done == ["The topic a b is deleted"]
+    [failure] = result.failures
+    assert failure.startswith("c: ")
+
+
+def test_an_unknown_topic_is_named(model: ModelCluster) -> None:
+    with opened() as cluster:
+        with pytest.raises(ClientError, match="there is no topic orders"):
+            delete_topics(cluster, of("orders"))
+        with pytest.raises(BadParameter, match="topic is missing"):
+            delete_topics(cluster, of())
