@@ -88,13 +88,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Warnings are errors, except for those that clients raise.
 
     Tests that measure come first: no JVM is kept for later tests yet. Units of several tests come before long tests,
-    and those before short ones, so that all processes end at nearly the same time.
+    and those before short ones, so that all processes end at nearly the same time. The tests of a unit follow one
+    another in a single process too.
     """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             for line in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(line))
-    items.sort(key=turn)
+    firsts: dict[str, int] = {}
+    for number, item in enumerate(items):
+        firsts.setdefault(unit_of_work(item.nodeid), number)
+    items.sort(key=lambda item: (turn(item), firsts[unit_of_work(item.nodeid)]))
 
 
 def unit_of_work(test: str) -> str:

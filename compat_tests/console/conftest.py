@@ -1,6 +1,8 @@
-"""Fixtures: a Chromium for the tests of a module, and one console of the shared broker for all tests of pages.
+"""Fixtures: one Chromium, one filled broker and its consoles for all tests of this folder, which one process runs.
 
-Playwright keeps an event loop of asyncio running, so that no test of another module could start its own meanwhile.
+They end with the folder: Playwright keeps an event loop of asyncio running, so that no test of another folder could
+start its own meanwhile, and no coordinator leaves a transaction open for longer. Tests come in any order: a test that
+changes the filled broker changes what it has made itself.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from compat_tests.harness.broker import Broker
 from compat_tests.harness.toolchain import missing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     path = shutil.which("chromium") or missing("chromium is not on the path: apt-get install chromium")
@@ -41,21 +43,21 @@ def page(browser: Browser) -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenCluster]:
-    """A filled broker with ACLs, users, quotas, groups, transactions, which no coordinator leaves open for longer."""
+    """A filled broker with ACLs, users, quotas, groups, and open transactions."""
     with open_cluster(tmp_path_factory.mktemp("console")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def filled_console(cluster: OpenCluster) -> Iterator[str]:
     """The console of the filled broker."""
     with console(cluster.bootstrap, cluster.http_arguments) as address:
         yield address
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def writing_console(cluster: OpenCluster) -> Iterator[str]:
     """A console of the filled broker that changes it."""
     with console(cluster.bootstrap, [*cluster.http_arguments, "--write"]) as address:
