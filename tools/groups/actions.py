@@ -11,18 +11,24 @@ from pathlib import Path
 
 from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.tools.arguments import now_ms
-from headgate.tools.client.cluster import Cluster, group_by_failure, select_partitions
+from headgate.tools.client.cluster import Cluster, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
+from headgate.tools.groups.deletion import (
+    active_group_sentence,
+    delete_selected,
+    delete_whole_groups,
+    is_of_topics,
+    select_offsets,
+)
 from headgate.tools.groups.lag import PartitionLag, measure_lag
 from headgate.tools.groups.members import (
     GroupDescription,
     complete_states,
-    delete_groups,
     describe_groups,
     list_groups,
 )
-from headgate.tools.groups.offsets import CommittedOffsets, delete_offsets, fetch_committed
+from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
 from headgate.tools.groups.selection import NO_GROUPS, group_failures, select_groups
 from headgate.tools.groups.stores import fetch_offsets
@@ -119,7 +125,7 @@ def run_lag(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     groups, failures, notes = select_groups(cluster, options.groups)
     found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     if options.topic:
-        found = [row for row in found if _is_of(row.partition, options.topic)]
+        found = [row for row in found if is_of_topics(row.partition, options.topic)]
     behind, unclear = check_lag_limits(found, options.fail_above, options.fail_above_seconds)
     rows = [{"group": row.group, **_lag_row(row)} for row in found]
     return CommandResult(rows, [*failures, *more, *unclear], [*behind, *notes], is_alarm=bool(behind))
@@ -145,11 +151,6 @@ def check_lag_limits(
         elif most_seconds is not None and row.records is not None and row.seconds is None:
             unclear.append(f"{name}: the age of the oldest unread record is not known")
     return behind, unclear
-
-
-def _is_of(partition: TopicPartition, topics: Mapping[str, list[int] | None]) -> bool:
-    numbers = topics.get(partition.topic, [])
-    return numbers is None or partition.number in numbers
 
 
 # ------------------------------------------------------------------------------------------------------ change commands
@@ -239,16 +240,13 @@ def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
 def _delete_groups(
     cluster: Cluster, groups: Mapping[str, GroupDescription], offsets: Mapping[str, CommittedOffsets], is_dry_run: bool
 ) -> tuple[list[Row], list[str]]:
-    """Delete groups without members. The broker refuses a group that a member joins before the delete."""
+    """Delete groups without members."""
     active = [name for name, group in groups.items() if group.is_active]
-    failures = [
-        f"group {name} was not deleted, it is {groups[name].state}: {groups[name].member_names()}; stop them first"
-        for name in active
-    ]
+    failures = [active_group_sentence(groups[name]) for name in active]
     gone = [name for name in groups if name not in active]
     if not is_dry_run:
-        gone, failed = delete_groups(cluster, gone)
-        failures += [f"group {name} was not deleted: {why.text}" for name, why in failed.items()]
+        gone, refused = delete_whole_groups(cluster, gone)
+        failures += refused
     rows: list[Row] = [{"group": name, "offsets": len(offsets[name]), "deleted": not is_dry_run} for name in gone]
     return rows, failures
 
@@ -257,17 +255,11 @@ def _delete_offsets(
     cluster: Cluster, group: GroupDescription, offsets: CommittedOffsets, options: argparse.Namespace
 ) -> CommandResult:
     """Delete the group's offsets of the topics in `--topic`; the topics themselves may be deleted already."""
-    wanted = sorted(partition for partition in offsets if _is_of(partition, options.topic))
-    seen = {partition.topic for partition in wanted}
-    failures = [
-        f"group {group.name} has committed nothing for {topic}{_numbered(numbers)}"
-        for topic, numbers in options.topic.items()
-        if topic not in seen and not options.if_exists
-    ]
-    refused = delete_offsets(cluster, group.name, wanted) if wanted and not options.dry_run else {}
-    for names, why in group_by_failure(refused):
-        members = f": {group.member_names()}; stop them first" if group.is_active else ""
-        failures.append(f"group {group.name}: not deleted were the offsets of {names}: {why.text}{members}")
+    gone, missing = select_offsets(group.name, offsets, options.topic)
+    failures = [] if options.if_exists else missing
+    if not options.dry_run:
+        gone, refused = delete_selected(cluster, group, gone)
+        failures += refused
     rows = [
         {
             "group": group.name,
@@ -276,14 +268,9 @@ def _delete_offsets(
             "offset": offsets[partition].offset,
             "deleted": not options.dry_run,
         }
-        for partition in wanted
-        if partition not in refused
+        for partition in gone
     ]
     return CommandResult(rows, failures)
-
-
-def _numbered(numbers: list[int] | None) -> str:
-    return "" if numbers is None else ":" + ",".join(map(str, numbers))
 
 
 def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:

@@ -35,11 +35,16 @@ FetchOffsets: TypeAlias = Callable[[Cluster, Iterable[str]], tuple[dict[str, Com
 CommitOffsets: TypeAlias = Callable[
     [Cluster, str, Mapping[TopicPartition, OffsetAndMetadata]], dict[TopicPartition, Failure]
 ]
+START, END = "start", "end"
 _JOINED_MEANWHILE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)
 
 
 class OffsetChange(NamedTuple):
-    """The change of a group's offset in one partition. `start`, `end`: the partition's range; `note`: for people."""
+    """The change of a group's offset in one partition. `start`, `end`: the partition's range; `note`: for people.
+
+    `bound`: START or END if the new offset is an end of the partition, which moves while others write or delete;
+    empty if the target is this very offset.
+    """
 
     group: str
     partition: TopicPartition
@@ -48,6 +53,8 @@ class OffsetChange(NamedTuple):
     start: int
     end: int
     note: str
+    bound: str = ""
+    is_of_new_group: bool = False
 
     @property
     def is_unchanged(self) -> bool:
@@ -103,7 +110,7 @@ def plan_reset(cluster: Cluster, targets: ResetTargets, fetch: FetchOffsets = fe
             if isinstance(change, str):
                 sentences.append(change)
             elif group in new_groups and not offsets:  # old brokers do not describe a group that has offsets only
-                changes.append(change._replace(note=_join(change.note, "the group is new")))
+                changes.append(change._replace(note=_join(change.note, "the group is new"), is_of_new_group=True))
             else:
                 changes.append(change)
     return ResetPlan(changes, sentences)
@@ -163,7 +170,7 @@ def _change(
 ) -> OffsetChange | str:
     """The change of one partition, or a sentence about the reason why there is none."""
     start, end = offsets.starts[partition], offsets.ends[partition]
-    metadata, epoch, note = "", -1, ""
+    metadata, epoch, note, bound = "", -1, "", ""
     match target:
         case OffsetAndMetadata(wanted, epoch, metadata):
             pass
@@ -174,23 +181,25 @@ def _change(
                 return f"group {group} has committed nothing for {partition}, so it cannot be moved by {by}; use --to"
             wanted = before.offset + by
         case Time(timestamp):
-            wanted, note = _offset_of_time(partition, timestamp, offsets)
+            wanted, note, bound = _offset_of_time(partition, timestamp, offsets)
     offset = min(max(wanted, start), end)
     if offset != wanted:
         note = f"{wanted} is {'below the start' if wanted < start else 'beyond the end'}"
-        epoch = -1
+        epoch, bound = -1, START if wanted < start else END
     after = OffsetAndMetadata(offset, epoch, metadata)
     if before is not None and before.offset == offset and not isinstance(target, OffsetAndMetadata):
         after = before  # an unchanged offset keeps its metadata and epoch
-    return OffsetChange(group, partition, before, after, start, end, note)
+    return OffsetChange(group, partition, before, after, start, end, note, bound)
 
 
-def _offset_of_time(partition: TopicPartition, timestamp: int, offsets: _PartitionOffsets) -> tuple[int, str]:
-    """The offset of a time and a note; the end of the partition if all records are older."""
+def _offset_of_time(partition: TopicPartition, timestamp: int, offsets: _PartitionOffsets) -> tuple[int, str, str]:
+    """The offset of a time, a note, and the bound; the end of the partition if all records are older."""
     if timestamp == EARLIEST:
-        return offsets.starts[partition], ""
-    found = offsets.ends[partition] if timestamp == LATEST else offsets.by_time[partition, timestamp]
-    return (offsets.ends[partition], "nothing is so new: the end") if found < 0 else (found, "")
+        return offsets.starts[partition], "", START
+    if timestamp == LATEST:
+        return offsets.ends[partition], "", END
+    found = offsets.by_time[partition, timestamp]
+    return (offsets.ends[partition], "nothing is so new: the end", END) if found < 0 else (found, "", "")
 
 
 def _join(*notes: str) -> str:

@@ -32,5 +32,8 @@ class ConsoleChange(NamedTuple):
 
 
 CHANGES: Final[dict[str, ConsoleChange]] = {
+    "delete_groups": ConsoleChange("groups:delete_groups"),
+    "delete_offsets": ConsoleChange("groups:delete_offsets"),
     "delete_topics": ConsoleChange("delete_topics:delete_topics"),
+    "reset_offsets": ConsoleChange("offsets:reset_offsets"),
 }

@@ -9,7 +9,7 @@ from headgate.protocol.messages.offset_commit import OffsetCommitRequest
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.arguments import Offset, Shift, Time
 from headgate.tools.groups.offsets import OffsetAndMetadata
-from headgate.tools.groups.reset import OffsetChange, ResetTarget, apply_changes, plan_reset
+from headgate.tools.groups.reset import END, START, OffsetChange, ResetTarget, apply_changes, plan_reset
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -33,26 +33,29 @@ def wish(model: ModelCluster, wanted: ResetTarget, partition: TopicPartition = A
 
 
 @pytest.mark.parametrize(
-    "wanted, after, note",
+    "wanted, after, note, bound",
     [
-        (Time(EARLIEST), 10, ""),
-        (Time(LATEST), 20, ""),
-        (Time(1045), 15, ""),
-        (Time(1050), 15, ""),
-        (Time(1), 10, ""),
-        (Time(5000), 20, "nothing is so new: the end"),
-        (Offset(15), 15, ""),
-        (Offset(3), 10, "3 is below the start"),
-        (Offset(99), 20, "99 is beyond the end"),
-        (Shift(3), 15, ""),
-        (Shift(-1), 11, ""),
-        (Shift(-5), 10, "7 is below the start"),
+        (Time(EARLIEST), 10, "", START),
+        (Time(LATEST), 20, "", END),
+        (Time(1045), 15, "", ""),
+        (Time(1050), 15, "", ""),
+        (Time(1), 10, "", ""),
+        (Time(5000), 20, "nothing is so new: the end", END),
+        (Offset(15), 15, "", ""),
+        (Offset(20), 20, "", ""),
+        (Offset(3), 10, "3 is below the start", START),
+        (Offset(99), 20, "99 is beyond the end", END),
+        (Shift(3), 15, "", ""),
+        (Shift(-1), 11, "", ""),
+        (Shift(-5), 10, "7 is below the start", START),
     ],
 )
-def test_a_target_becomes_an_offset_and_a_note(model: ModelCluster, wanted: ResetTarget, after: int, note: str) -> None:
+def test_a_target_becomes_an_offset_and_a_note(
+    model: ModelCluster, wanted: ResetTarget, after: int, note: str, bound: str
+) -> None:
     populate(model)
     assert wish(model, wanted) == OffsetChange(
-        "g", A0, OffsetAndMetadata(12, 4, "note"), OffsetAndMetadata(after), 10, 20, note
+        "g", A0, OffsetAndMetadata(12, 4, "note"), OffsetAndMetadata(after), 10, 20, note, bound
     )
 
 
@@ -89,6 +92,7 @@ def test_the_note_tells_a_new_group(model: ModelCluster) -> None:
             (None, 10, "3 is below the start; the group is new"),
             (None, 1, "the group is new"),
         ]
+        assert all(one.is_of_new_group for one in changes)
         assert "typo" not in model.groups
         apply_changes(cluster, changes)
     assert model.groups["typo"].offsets == {("a", 0): (10, -1, ""), ("b", 0): (1, -1, "")}
