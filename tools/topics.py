@@ -11,7 +11,12 @@ from typing import Any
 
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from headgate.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
 from headgate.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
@@ -98,9 +103,22 @@ def create_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
         )
         for name in options.topics
     ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=int(options.timeout * 1000))
-    results, exists = client.ask(request).topics, ErrorCode.TOPIC_ALREADY_EXISTS
+    results, exists = request_creation(client, topics, options.timeout), ErrorCode.TOPIC_ALREADY_EXISTS
     return _outcomes(results, "created", exists, "--if-not-exists", accepts=options.if_not_exists)
+
+
+def request_creation(
+    client: Client, topics: list[CreatableTopic], timeout_s: float, *, validate_only: bool = False
+) -> list[CreatableTopicResult]:
+    """Create topics, or only ask whether the broker would; a result for each. Raises ClientError.
+
+    A broker before Kafka 0.10.2 cannot validate only, and is not asked.
+    """
+    request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
+    if validate_only:
+        client.version(CreateTopicsRequest, newest=7, oldest=1)
+    found: list[CreatableTopicResult] = client.ask(request).topics
+    return found
 
 
 def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:

@@ -221,6 +221,8 @@ class ModelCluster:
         self.connects: list[int] = []
         self.dead: set[int] = set()
         self.disturb: Disturb = lambda node, request, version: None
+        self.answers: dict[type[Message], Answer] = dict(_ANSWERS)
+        """By request; a test may add to them, as `model_topics.py` does."""
         self.cluster_id = "model"
         self.controller = 0
         self.topic_ids: dict[str, bytes] = {}
@@ -251,10 +253,10 @@ class ModelCluster:
             return self._api_versions()
         self.asked.append((node, request, version))
         disturbed = self.disturb(node, request, version)
-        return _ANSWERS[type(request)](self, node, request, version) if disturbed is None else disturbed
+        return self.answers[type(request)](self, node, request, version) if disturbed is None else disturbed
 
     def _api_versions(self) -> Message:
-        kinds: list[type[Message]] = [ApiVersionsRequest, *_ANSWERS]
+        kinds: list[type[Message]] = [ApiVersionsRequest, *self.answers]
         ranges = {kind: self.served.get(kind, kind.versions) for kind in kinds if kind not in self.unserved}
         return ApiVersionsResponse(api_keys=[ApiVersion(kind.api_key, *ends) for kind, ends in ranges.items()])
 
@@ -586,7 +588,8 @@ def assignment(member: ModelMember) -> bytes:
     return encode(ConsumerProtocolAssignment(rows), 1)
 
 
-_ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] = {
+Answer = Callable[[ModelCluster, int, Any, int], Message]
+_ANSWERS: dict[type[Message], Answer] = {
     FindCoordinatorRequest: ModelCluster.find_coordinator,
     ListGroupsRequest: ModelCluster.list_groups,
     DescribeGroupsRequest: ModelCluster.describe_groups,

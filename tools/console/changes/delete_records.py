@@ -1,0 +1,110 @@
+"""Delete the records of a topic before an offset of each partition, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.protocol.messages.delete_records import TO_HIGH_WATERMARK
+from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.cluster import Cluster, group_by_failure
+from headgate.tools.configs import describe_topic_configs
+from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.parameters import BadParameter, Parameters
+from headgate.tools.console.resources.topics.topic import find_topic
+from headgate.tools.groups.offsets import PartitionEnds, list_ends
+from headgate.tools.topic_changes import delete_records as request_deletion
+
+_MOST_PARTITIONS: Final = 10_000
+_MOST_DONE: Final = 20
+"""Partitions that have a sentence of their own in the result."""
+_TO_END: Final = "end"
+_SHAPE: Final = "offset={} is no offset of a partition; write partition:offset, as in 0:1200, or 0:end"
+_COMPACTED: Final = "cleanup.policy of {} is {}: brokers delete records before an offset only where it has delete"
+_INTERNAL: Final = "{} belongs to the brokers, which alone delete its records"
+
+
+def delete_records(cluster: Cluster, parameters: Parameters) -> ChangePlan:
+    """Delete the records of the topic `topic` before each `offset`, `partition:offset` or `partition:end`.
+
+    Without any `offset` all records of all partitions are deleted. Raises BadParameter, ClientError.
+    """
+    name = parameters.text("topic")
+    topic = find_topic(cluster, name)
+    partitions = sorted(TopicPartition(name, row.partition_index) for row in topic.partitions)
+    wanted = _offsets(name, parameters.texts("offset", _MOST_PARTITIONS))
+    if not wanted and not parameters.has("offset"):
+        wanted = dict.fromkeys(partitions, TO_HIGH_WATERMARK)
+    unknown = [f"{partition} does not exist" for partition in wanted if partition not in partitions]
+    wanted = {partition: wanted[partition] for partition in partitions if partition in wanted}
+    ends = list_ends(cluster, wanted)
+    wrong = [sentence for partition, offset in wanted.items() if (sentence := _problem(partition, offset, ends))]
+    lost = [f"{names}: {why.text}" for names, why in group_by_failure(ends.failed)]
+    policy = [_INTERNAL.format(name)] if topic.is_internal else _policy_problem(cluster, name)
+    deleted = {partition: _before(partition, offset, ends) for partition, offset in wanted.items()}
+    offsets = {partition: offset for partition, offset in wanted.items() if deleted[partition]}
+    problems = [*policy, *unknown, *lost, *wrong]
+    return ChangePlan(
+        f"Delete {sum(deleted.values()):,} records of the topic {name} in {len(offsets):,} of its"
+        f" {len(partitions):,} partitions",
+        [_line(partition, offset, ends) for partition, offset in offsets.items()],
+        lambda cluster: _delete(cluster, offsets),
+        problems or ([] if offsets else [f"there is nothing to delete: {name} has no record before these offsets"]),
+        confirmation=name,
+    )
+
+
+def _offsets(topic: str, texts: list[str]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for text in texts:
+        number, _, offset = text.partition(":")
+        if not (_is_number(number) and (offset == _TO_END or _is_number(offset))):
+            raise BadParameter(_SHAPE.format(text[:40]))
+        partition = TopicPartition(topic, int(number))
+        if partition in found:
+            raise BadParameter(f"there are two offsets of {partition}")
+        found[partition] = TO_HIGH_WATERMARK if offset == _TO_END else int(offset)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 18
+
+
+def _problem(partition: TopicPartition, offset: int, ends: PartitionEnds) -> str:
+    if partition not in ends.ends or offset == TO_HIGH_WATERMARK:
+        return ""
+    if offset > ends.ends[partition]:
+        return f"{partition} ends at {ends.ends[partition]:,}: no record has the offset {offset:,}"
+    return ""
+
+
+def _policy_problem(cluster: Cluster, topic: str) -> list[str]:
+    """A sentence if compaction alone may remove records; none if the configs are not known."""
+    configs, _ = describe_topic_configs(cluster, [topic])
+    policies = [row.value or "" for row in configs.get(topic, []) if row.name == "cleanup.policy"]
+    return [_COMPACTED.format(topic, policy or "empty") for policy in policies if "delete" not in policy]
+
+
+def _before(partition: TopicPartition, offset: int, ends: PartitionEnds) -> int:
+    """The number of records before the offset, with those that compaction has removed."""
+    if partition not in ends.starts:
+        return 0
+    end = ends.ends[partition]
+    return max(0, (end if offset == TO_HIGH_WATERMARK else min(offset, end)) - ends.starts[partition])
+
+
+def _line(partition: TopicPartition, offset: int, ends: PartitionEnds) -> ChangeLine:
+    count, start = _before(partition, offset, ends), ends.starts[partition]
+    note = f"{count:,} records, offsets {start:,} to {start + count - 1:,}"
+    if offset == TO_HIGH_WATERMARK:
+        return ChangeLine(str(partition), f"begins at {start:,}", "empty", f"{note}, and those written until then")
+    return ChangeLine(str(partition), f"begins at {start:,}", f"begins at {offset:,}", note)
+
+
+def _delete(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> ChangeResult:
+    found, failed = request_deletion(cluster, offsets)
+    done = [f"{partition} begins at {offset:,}" for partition, offset in sorted(found.items())]
+    if len(done) > _MOST_DONE:
+        done = [f"Records of {len(done):,} partitions are deleted"]
+    return ChangeResult(done, [f"{names}: {why.text}" for names, why in group_by_failure(failed)])
