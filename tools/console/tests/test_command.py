@@ -97,8 +97,9 @@ def test_beyond_loopback_there_is_tls_and_no_lent_login(tmp_path: Path) -> None:
     config = tmp_path / "listen.properties"
     config.write_text(f"ssl.keystore.type=PEM\nssl.keystore.location={tmp_path}/broker.pem\n")
     found = []
+    no_broker = ("--bootstrap-server", "127.0.0.1:1")
     for host in ("0.0.0.0", "127.0.0.1"):
-        with started("--listen-config", str(config), "--listen", f"https://{host}:0") as process:
+        with started("--listen-config", str(config), "--listen", f"https://{host}:0", *no_broker) as process:
             assert process.stdout is not None
             found.append(secure_session(process.stdout.readline().rpartition("//")[2].strip()))
     assert found == [
