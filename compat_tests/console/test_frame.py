@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Browser, Page
 
 from compat_tests.console.browser import screenshots
 
 
+@pytest.mark.soak
 def test_the_brokers_are_shown(browser: Browser, console_address: str, topic: Callable[..., str]) -> None:
     topic(partitions=3)
     screenshots(browser, f"{console_address}/#/brokers", "brokers", "controller")

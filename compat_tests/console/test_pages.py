@@ -1,16 +1,16 @@
-"""All views of the console at both widths and in both colours: seen, kept as pictures, sound, and reached by keys."""
+"""All views of the console at both widths and in both colours: sound, reached by keys; in soak kept as pictures."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from compat_tests.console.accessibility import faults_of, faults_of_walk, walk_by_tab
-from compat_tests.console.browser import NARROW, WIDE, opened_page, screenshot
+from compat_tests.console.browser import HEIGHT, NARROW, WIDE, opened_page, screenshot
 from compat_tests.console.filled_cluster import BILLING, HOSTILE, MARKED, ORDERS
 from compat_tests.console.open_cluster import USER
 
@@ -66,7 +66,8 @@ VIEWS: Final = (
     View("tokens", "/access?tab=tokens", "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"),
     View("features", "/access?tab=features", "transaction.version"),
 )
-LOOKS: Final = tuple((width, colors) for width in (WIDE, NARROW) for colors in ("light", "dark"))
+Colors = Literal["dark", "light"]
+LOOKS: Final[tuple[tuple[int, Colors], ...]] = ((WIDE, "light"), (NARROW, "dark"), (WIDE, "dark"), (NARROW, "light"))
 
 
 def go(page: Page, address: str, view: View) -> None:
@@ -76,9 +77,37 @@ def go(page: Page, address: str, view: View) -> None:
     page.locator("main .loading").first.wait_for(state="detached")
 
 
+def look(page: Page, width: int, colors: Colors) -> None:
+    """Change the window and the colours of the system; the page has drawn itself anew."""
+    page.set_viewport_size({"width": width, "height": HEIGHT})
+    page.emulate_media(color_scheme=colors)
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
+def test_every_view_is_sound_and_reached_by_keys(browser: Browser, filled_console: str) -> None:
+    """A view comes in one look, in turn, and changes to the others: faults of accessibility, and the way by Tab.
+
+    Names of controls, contrast, headings, no sideways scrolling; no script of a client's text has run. Tab reaches
+    every control in the order of the page, in sight and with a mark; then the page begins again.
+    """
+    faults: list[str] = []
+    with opened_page(browser) as page:
+        for number, view in enumerate(VIEWS):
+            for step, (width, colors) in enumerate((LOOKS * 2)[number % len(LOOKS) :][: len(LOOKS)]):
+                look(page, width, colors)
+                if step == 0:
+                    go(page, filled_console, view)
+                faults += [f"{view.name} ({width}, {colors}): {fault}" for fault in faults_of(page)]
+            assert page.evaluate("window.attacked") is None, view.name
+            look(page, WIDE, "light")
+            faults += faults_by_keys(page, view)
+    assert faults == []
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("width, colors", LOOKS)
-def test_every_view_is_sound(browser: Browser, filled_console: str, width: int, colors: str) -> None:
-    """Names of controls, contrast, headings, no sideways scrolling; no script of a client's text has run."""
+def test_every_view_is_sound_in_each_look(browser: Browser, filled_console: str, width: int, colors: Colors) -> None:
+    """Each view comes in each look, and is kept as a picture."""
     faults: list[str] = []
     with opened_page(browser, width, colors) as page:
         for view in VIEWS:
@@ -86,21 +115,16 @@ def test_every_view_is_sound(browser: Browser, filled_console: str, width: int, 
             screenshot(page, f"{view.name}-{width}-{colors}")
             faults += [f"{view.name}: {fault}" for fault in faults_of(page)]
             assert page.evaluate("window.attacked") is None, view.name
+            faults += faults_by_keys(page, view)
     assert faults == []
 
 
-@pytest.mark.parametrize("width", [WIDE, pytest.param(NARROW, marks=pytest.mark.soak)])
-def test_every_view_is_reached_by_keys(browser: Browser, filled_console: str, width: int) -> None:
-    """Tab reaches every control in the order of the page, in sight and with a mark; then the page begins again."""
-    faults: list[str] = []
-    with opened_page(browser, width) as page:
-        for view in VIEWS:
-            go(page, filled_console, view)
-            stops = walk_by_tab(page)
-            faults += [f"{view.name}: {fault}" for fault in faults_of_walk(stops)]
-            if [stop.name for stop in stops[:2]] != ["Skip to the content", "Headgate"]:
-                faults.append(f"{view.name}: the page begins with {stops[:2]}")
-    assert faults == []
+def faults_by_keys(page: Page, view: View) -> list[str]:
+    stops = walk_by_tab(page)
+    faults = [f"{view.name}: {fault}" for fault in faults_of_walk(stops)]
+    if [stop.name for stop in stops[:2]] != ["Skip to the content", "Headgate"]:
+        faults.append(f"{view.name}: the page begins with {stops[:2]}")
+    return faults
 
 
 def test_the_navigation_leads_to_every_page(page: Page, filled_console: str) -> None:
