@@ -110,6 +110,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -122,6 +123,7 @@ from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
 from headgate.storage.segment.legacy_messages import read_head
 from headgate.tools.client.cluster import Cluster
+from headgate.tools.tests.model_produce import append_produced
 
 LATEST, EARLIEST = -1, -2
 _TOPIC = 2  # the type of a resource with configs
@@ -520,6 +522,10 @@ class ModelCluster:
             topics.append(FetchableTopicResponse(topic=topic.topic, partitions=rows))
         return FetchResponse(responses=topics)
 
+    def produce(self, node: int, request: ProduceRequest, version: int) -> Message:
+        assert request.acks == -1
+        return append_produced(self.topics, node, request)
+
     # ------------------------------------------------------------------------------------------------- transactions
 
     def list_transactions(self, node: int, request: ListTransactionsRequest, version: int) -> Message:
@@ -605,6 +611,7 @@ _ANSWERS: dict[type[Message], Answer] = {
     MetadataRequest: ModelCluster.metadata,
     ListOffsetsRequest: ModelCluster.list_offsets,
     FetchRequest: ModelCluster.fetch,
+    ProduceRequest: ModelCluster.produce,
     ListTransactionsRequest: ModelCluster.list_transactions,
     DescribeTransactionsRequest: ModelCluster.describe_transactions,
     DescribeProducersRequest: ModelCluster.describe_producers,
