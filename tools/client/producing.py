@@ -1,4 +1,4 @@
-"""One batch to one partition: the leader appends the records, all in-sync replicas have them, and the offset comes back.
+"""One batch to one partition: the leader answers with the offset once all in-sync replicas have the records.
 
 The batch has no producer id, so that a repetition could append it twice. It is sent again only after an error that
 rules out an append: another broker leads the partition. Any other failure ends the question, and says whether the
@@ -21,7 +21,7 @@ from headgate.protocol.messages.produce import (
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.tools.client.client import Client, ClientError
+from headgate.tools.client.client import Client
 from headgate.tools.client.cluster import Cluster, FailedAnswer
 
 _ALL_IN_SYNC: Final = -1
@@ -43,8 +43,11 @@ class AppendedBatch(NamedTuple):
     log_append_time_ms: int | None
 
 
-def produce(cluster: Cluster, partition: TopicPartition, records: Sequence[Record]) -> AppendedBatch:
-    """Append the records as one batch, not compressed. Raises ClientError, FailedAnswer for the broker's refusal."""
+def append_batch(cluster: Cluster, partition: TopicPartition, records: Sequence[Record]) -> AppendedBatch | Failure:
+    """Append the records as one batch, not compressed. A Failure: the records may be there or not.
+
+    Raises ClientError, and FailedAnswer for the broker's refusal: the records are not there.
+    """
     content = bytes(batch.build(records))
     unanswered: list[Client] = []
 
@@ -57,11 +60,14 @@ def produce(cluster: Cluster, partition: TopicPartition, records: Sequence[Recor
 
     found, failed = cluster.ask_leaders([partition], ask)
     for failure in failed.values():
-        unsure = f"; {_unsure(partition)}" if unanswered else ""
-        raise ClientError(f"{partition}: {failure.text}{unsure}")
+        if not unanswered:
+            raise FailedAnswer(Failure(failure.code, f"{partition}: {failure.text}"))
+        return _unsure(partition, failure)
     row = found[partition]
+    if row.error_code in _MAY_BE_APPENDED:
+        return _unsure(partition, _failure(row))
     if row.error_code:
-        raise FailedAnswer(_refusal(partition, row))
+        raise FailedAnswer(Failure(row.error_code, f"{partition}: {_failure(row).text}"))
     return AppendedBatch(partition, row.base_offset, row.log_append_time_ms if row.log_append_time_ms >= 0 else None)
 
 
@@ -75,13 +81,12 @@ def _result(row: PartitionProduceResponse) -> PartitionProduceResponse | Failure
     return Failure.of(row.error_code) if row.error_code in _NOT_APPENDED else row
 
 
-def _refusal(partition: TopicPartition, row: PartitionProduceResponse) -> Failure:
+def _failure(row: PartitionProduceResponse) -> Failure:
+    """All sentences of the broker."""
     sentences = [row.error_message, *(each.batch_index_error_message for each in row.record_errors)]
-    reason = "; ".join(each.rstrip(".") for each in sentences if each)
-    code, text = Failure.of(row.error_code, reason or None)
-    unsure = f"; {_unsure(partition)}" if code in _MAY_BE_APPENDED else ""
-    return Failure(code, f"{partition}: {text}{unsure}")
+    return Failure.of(row.error_code, "; ".join(each.rstrip(".") for each in sentences if each) or None)
 
 
-def _unsure(partition: TopicPartition) -> str:
-    return f"the records may be written all the same: read the end of {partition} before you send them again"
+def _unsure(partition: TopicPartition, failure: Failure) -> Failure:
+    after = f"the records may be written all the same: read the end of {partition} before you send them again"
+    return Failure(failure.code, f"{partition}: {failure.text}; {after}")

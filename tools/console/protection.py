@@ -5,7 +5,7 @@ Every request passes here first:
 - `Host` on the loopback interface is an address or `localhost`; otherwise 421, as the broker's HTTP listener answers.
 - A request of another site's page (`Sec-Fetch-Site`, `Origin`) gets nothing below `/api/`: 403.
 - A request that is no GET or HEAD has the visitor's cookie, and the visitor's token in `X-Headgate-CSRF`: else 403.
-- A body has at most `BODY_BYTES`: 413.
+- A body has at most `BODY_BYTES`, that of a change `CHANGE_BYTES`: 413. It is read after the token was checked.
 
 Every answer forbids scripts, styles and connections of other places, frames, and guessing of types; answers below
 `/api/` are not stored.
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from headgate.tools.console.visitors import Visitor, Visitors
 
 BODY_BYTES: Final = 1 << 16
+CHANGE_BYTES: Final = 1 << 21
+"""Of a change: a message has a mebibyte by default, and its bytes have two digits each."""
 API: Final = "/api/"
+CHANGES: Final = "/api/changes/"
 CSRF_HEADER: Final = b"x-headgate-csrf"
 COOKIE: Final = "headgate_console"
 VISITOR: Final = "headgate.visitor"
@@ -50,6 +53,7 @@ FOREIGN_HOST: Final = RefusedRequest(421, "the header Host has to be an address 
 FOREIGN_SITE: Final = RefusedRequest(403, "a page of another site asks; the console answers its own pages")
 NO_TOKEN: Final = RefusedRequest(403, "the token of the session is missing in X-Headgate-CSRF; load the page again")
 TOO_LARGE: Final = RefusedRequest(413, f"a request has at most {BODY_BYTES} bytes")
+LARGE_CHANGE: Final = RefusedRequest(413, f"a change has at most {CHANGE_BYTES >> 20} MiB; larger ones need a program")
 
 
 def content_policy(page: bytes) -> str:
@@ -72,9 +76,22 @@ def refusal_of(method: str, path: str, headers: Mapping[bytes, bytes], *, is_sec
     if headers.get(b"sec-fetch-site", b"none") not in _OWN_SITES or not _is_own_origin(headers):
         return FOREIGN_SITE
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > BODY_BYTES:
-        return TOO_LARGE
+    limit = body_limit(path)
+    if not length.isdigit() or int(length) > limit.size_bytes:
+        return limit.refusal
     return None
+
+
+class BodyLimit(NamedTuple):
+    """The largest body of a request, and the answer to a larger one."""
+
+    size_bytes: int
+    refusal: RefusedRequest
+
+
+def body_limit(path: str) -> BodyLimit:
+    """The limit of a path."""
+    return BodyLimit(CHANGE_BYTES, LARGE_CHANGE) if path.startswith(CHANGES) else BodyLimit(BODY_BYTES, TOO_LARGE)
 
 
 def _is_own_origin(headers: Mapping[bytes, bytes]) -> bool:
@@ -135,24 +152,25 @@ class Protection:
             await answer.refuse(refusal)
             return
         if scope["method"] not in _READING:
-            body = await _read(receive)
+            limit = body_limit(scope["path"])
+            body = await _read(receive, limit.size_bytes)
             if body is None:
-                await answer.refuse(TOO_LARGE)
+                await answer.refuse(limit.refusal)
                 return
             receive = _replay(body, receive)
         await self._app(scope, receive, answer)
 
 
-async def _read(receive: Receive) -> bytes | None:
-    """The body of a request; None for one of more than `BODY_BYTES`."""
-    body = b""
+async def _read(receive: Receive, limit_bytes: int) -> bytes | None:
+    """The body of a request; None for a larger one."""
+    body = bytearray()
     while True:
         message = await receive()
-        body += bytes(message.get("body", b""))
-        if len(body) > BODY_BYTES:
+        body += message.get("body", b"")
+        if len(body) > limit_bytes:
             return None
         if not message.get("more_body", False):
-            return body
+            return bytes(body)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

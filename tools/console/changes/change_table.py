@@ -41,4 +41,5 @@ CHANGES: Final[dict[str, ConsoleChange]] = {
     "delete_records": ConsoleChange("delete_records:delete_records"),
     "delete_topics": ConsoleChange("delete_topics:delete_topics"),
     "reset_offsets": ConsoleChange("offsets:reset_offsets"),
+    "produce": ConsoleChange("produce:produce"),
 }

@@ -10,12 +10,21 @@ import trio
 
 from headgate.tools.console import protection
 from headgate.tools.console.app import PAGE, make_app
+from headgate.tools.console.changes.change_routes import READS_ONLY
 from headgate.tools.console.cluster_access import ClusterAccess
-from headgate.tools.console.protection import FOREIGN_HOST, FOREIGN_SITE, TOO_LARGE, RefusedRequest, refusal_of
+from headgate.tools.console.protection import (
+    FOREIGN_HOST,
+    FOREIGN_SITE,
+    LARGE_CHANGE,
+    TOO_LARGE,
+    RefusedRequest,
+    refusal_of,
+)
 from headgate.tools.console.tests.asgi import Peer
 
 OURS = {b"host": b"127.0.0.1:9080"}
 API = "/api/brokers"
+CHANGE = "/api/changes/produce/plan"
 
 
 @pytest.fixture
@@ -40,6 +49,8 @@ def peer() -> Peer:
         ("POST", "/", OURS | {b"origin": b"null"}, FOREIGN_SITE),
         ("POST", API, OURS | {b"content-length": b"65537"}, TOO_LARGE),
         ("POST", API, OURS | {b"content-length": b"x"}, TOO_LARGE),
+        ("POST", CHANGE, OURS | {b"content-length": b"65537"}, None),
+        ("POST", CHANGE, OURS | {b"content-length": b"2097153"}, LARGE_CHANGE),
     ],
 )
 def test_the_head_of_a_request_decides(
@@ -79,6 +90,18 @@ def test_a_large_body_is_refused_whatever_its_head_says(peer: Peer) -> None:
         await peer.begin()
         answer = await peer.post("/api/logout", "x" * protection.BODY_BYTES)
         assert answer.status == 413
+
+    trio.run(run)
+
+
+def test_a_change_is_larger_than_other_requests_after_its_token(peer: Peer) -> None:
+    async def run() -> None:
+        large, too_large = "x" * protection.BODY_BYTES, "x" * protection.CHANGE_BYTES
+        assert (await peer.post(CHANGE, too_large)).json == {"error": protection.NO_TOKEN.sentence}
+        await peer.begin()
+        assert (await peer.post(CHANGE, large)).json == {"error": READS_ONLY}
+        answer = await peer.post(CHANGE, too_large)
+        assert (answer.status, answer.json) == (413, {"error": LARGE_CHANGE.sentence})
 
     trio.run(run)
 
