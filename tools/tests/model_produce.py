@@ -29,20 +29,18 @@ def append_produced(
     """Append the batches of a request to broker `node`, and answer with their offsets."""
     responses = []
     for topic in request.topic_data:
-        rows = [
-            _append(topics[topic.name][one.index], node, one.index, bytes(one.records or b""))
-            for one in topic.partition_data
-        ]
+        rows = [_append(topics[topic.name][one.index], node, one.index, one.records) for one in topic.partition_data]
         responses.append(TopicProduceResponse(name=topic.name, partition_responses=rows))
     return ProduceResponse(responses=responses)
 
 
-def _append(log: AppendableLog, node: int, index: int, records: bytes) -> PartitionProduceResponse:
+def _append(log: AppendableLog, node: int, index: int, records: object) -> PartitionProduceResponse:
     if log.leader != node:
         return PartitionProduceResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-    assert batch.check_crc(records)
-    [(header, _)] = batch.split(records)
+    assert isinstance(records, bytes | memoryview)
     content = bytearray(records)
+    assert batch.check_crc(content)
+    [(header, _)] = batch.split(content)
     base_offset = log.end
     batch.patch(content, base_offset, 3)
     log.batches.append(bytes(content))
