@@ -211,6 +211,6 @@ def test_the_command_tells_what_is_wrong(capsys: pytest.CaptureFixture[str], mon
     rows = {row["check"]: row for row in map(json.loads, out.splitlines())}
     assert rows["java"] == {"check": "java", "state": OK, "found": "17.0.12 at /jdk", "cure": None}
     assert "PYSPARK_PYTHON" in rows["worker"]["cure"]
-    assert "1 of 11 checks are wrong" in err
+    assert "1 of 11 checks is wrong" in err
     doctor.main(["--table"])
     assert "worker: export PYSPARK_PYTHON=" in capsys.readouterr().out

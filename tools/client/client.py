@@ -33,6 +33,10 @@ class ClientError(Exception):
     """A broker cannot be reached, or breaks the protocol; the text names the broker and what to do."""
 
 
+class NoBrokerAnswers(ClientError):
+    """Nothing accepts a connection at an address."""
+
+
 class SecurityError(ClientError):
     """TLS or the login fails; a repetition with the same settings fails too."""
 
@@ -73,7 +77,7 @@ class Client:
                 self.close()
                 raise
             return
-        raise ClientError(
+        raise NoBrokerAnswers(
             f"no broker answers at {', '.join(failures)}; start one, or name another: --bootstrap-server host:port"
         )
 

@@ -26,6 +26,7 @@ from headgate.tools.client.client import (
     PLAINTEXT,
     Client,
     ClientError,
+    NoBrokerAnswers,
     SecurityError,
 )
 
@@ -270,6 +271,10 @@ class Cluster:
     def _dial(self, node: int, address: str) -> Client:
         try:
             return self._open(address)
+        except NoBrokerAnswers as error:
+            found = str(error).partition("; ")[0]
+            cure = "start it, or correct its advertised.listeners: `headgate doctor` tells which"
+            raise NoBrokerAnswers(f"broker {node} is advertised at {address}: {found}; {cure}") from None
         except ClientError as error:
             raise type(error)(f"broker {node} is advertised at {address}: {error}") from None
 

@@ -33,7 +33,7 @@ def result_of(findings: Sequence[CheckResult], notes: Iterable[str] = ()) -> Com
     """The rows of all checks; a wrong one is an alarm."""
     rows: list[Row] = [finding._asdict() | {"cure": finding.cure or None} for finding in findings]
     wrong = sum(finding.state == WRONG for finding in findings)
-    counted = [f"{wrong} of {len(findings)} checks are wrong"] if wrong else []
+    counted = [f"{wrong} of {len(findings)} checks {'is' if wrong == 1 else 'are'} wrong"] if wrong else []
     return CommandResult(rows, notes=[*counted, *notes], is_alarm=bool(wrong))
 
 

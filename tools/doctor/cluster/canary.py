@@ -156,8 +156,9 @@ def check_canary(results: Sequence[CanaryResult]) -> Iterator[CheckResult]:
     good = [result for result in results if result.failure is None]
     if good:
         slowest = max(good, key=lambda result: result.produce_ms)
+        records = "1 record" if len(good) == 1 else f"{len(good)} records"
         found = (
-            f"{len(good)} records came back: produce with acks=all {slowest.produce_ms:.0f} ms at most, fetch"
+            f"{records} came back: produce with acks=all {slowest.produce_ms:.0f} ms at most, fetch"
             f" {max(result.fetch_ms for result in good):.0f} ms"
         )
         if slowest.produce_ms > SLOW_MS:

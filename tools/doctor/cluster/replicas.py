@@ -36,7 +36,8 @@ def check_cluster(state: ClusterState) -> Iterator[CheckResult]:
 
 
 def _check_controller(state: ClusterState) -> CheckResult:
-    found = f"cluster {state.cluster_id}, {len(state.addresses)} brokers"
+    count = len(state.addresses)
+    found = f"cluster {state.cluster_id}, {count} {'broker' if count == 1 else 'brokers'}"
     if state.controller in state.addresses:
         return CheckResult("controller", OK, f"{found}, broker {state.controller} is the controller")
     cure = "nothing is created, and no leader is elected: see the logs of all brokers, and ZooKeeper or the quorum"

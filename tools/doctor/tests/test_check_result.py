@@ -10,7 +10,7 @@ BAD = CheckResult("tls", WRONG, "it is refused", "trust it")
 def test_a_wrong_check_is_an_alarm_and_a_note_is_none() -> None:
     assert result_of([FINE, FINE._replace(state=NOTE, cure="look")]).code == DONE
     assert result_of([FINE, BAD]).code == ALARM
-    assert result_of([FINE, BAD], ["not checked: clocks"]).notes == ["1 of 2 checks are wrong", "not checked: clocks"]
+    assert result_of([FINE, BAD], ["not checked: clocks"]).notes == ["1 of 2 checks is wrong", "not checked: clocks"]
 
 
 def test_rows_have_no_empty_cure() -> None:

@@ -10,7 +10,7 @@ export function isKnown(value) {
   return value !== null && value !== undefined && !Number.isNaN(value);
 }
 
-/** 1234567 -> "1,234,567". */
+/** 1234567 -> "1\u202f234\u202f567". */
 export function formatNumber(value) {
   return isKnown(value) ? grouped.format(value).replaceAll(",", "\u202f") : UNKNOWN;
 }

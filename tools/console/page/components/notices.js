@@ -24,7 +24,7 @@ export function Missing({ missing }) {
   const rows = Object.entries(missing ?? {});
   if (!rows.length) return null;
   return html`<div class="notice warn">
-    ${rows.map(([part, reason]) => html`<div><strong>No ${part.replaceAll("_", " ")}</strong>: ${reason}</div>`)}
+    ${rows.map(([part, reason]) => html`<div><strong>Missing ${part.replaceAll("_", " ")}</strong>: ${reason}</div>`)}
   </div>`;
 }
 

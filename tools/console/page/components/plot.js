@@ -27,7 +27,7 @@ function options(element, width, labels, format) {
     legend: { show: false },
     scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] } },
     axes: [
-      { ...axis, size: 26, space: 80, values: (_, times) => times.map(clock) },
+      { ...axis, size: 26, space: 80, values: (made, times) => (made.data[0].length ? times.map(clock) : times.map(() => "")) },
       { ...axis, size: 70, space: 32, values: (_, values) => values.map(format), ...(isBytes ? { incrs: BINARY_STEPS } : {}) },
     ],
     series: [

@@ -31,7 +31,7 @@ const FIRST = () => "measured at the next look, a few seconds later";
 
 const COLUMNS = [
   { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(110px, 2fr)" },
-  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(140px, 1fr)" },
+  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(140px, 1fr)", isWideOnly: true },
   {
     name: "software",
     title: "Software",
@@ -49,10 +49,10 @@ const COLUMNS = [
     isMono: true,
     isWideOnly: true,
   },
-  { name: "listener", title: "Listener", value: (row) => row.listener, width: "110px", isWideOnly: true },
-  { name: "in_bytes_per_second", title: "In", value: (row) => row.in_bytes_per_second, kind: "byteRate", reason: FIRST, width: "90px" },
-  { name: "out_bytes_per_second", title: "Out", value: (row) => row.out_bytes_per_second, kind: "byteRate", reason: FIRST, width: "90px" },
-  { name: "topics", title: "Topics", value: topicsText, width: "minmax(110px, 2fr)" },
+  { name: "listener", title: "Listener", value: (row) => row.listener, width: "104px", isWideOnly: true },
+  { name: "in_bytes_per_second", title: "In", value: (row) => row.in_bytes_per_second, kind: "byteRate", reason: FIRST, width: "106px" },
+  { name: "out_bytes_per_second", title: "Out", value: (row) => row.out_bytes_per_second, kind: "byteRate", reason: FIRST, width: "106px" },
+  { name: "topics", title: "Topics", value: topicsText, width: "minmax(110px, 2fr)", isWideOnly: true },
   {
     name: "state",
     title: "State",

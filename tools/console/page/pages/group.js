@@ -149,7 +149,7 @@ const PARTITION_COLUMNS = [
     value: (row) => row.lag_ms,
     reason: () => NO_AGE,
     kind: "duration",
-    width: "100px",
+    width: "112px",
   },
   {
     name: "status",

@@ -21,17 +21,17 @@ function State({ row }) {
 }
 
 export const COLUMNS = [
-  { name: "broker", title: "Broker", value: (row) => row.broker, kind: "number", width: "76px", isSearched: true },
+  { name: "broker", title: "Broker", value: (row) => row.broker, kind: "number", width: "72px", isSearched: true },
   {
     name: "log_directory",
     title: "Log directory",
     value: (row) => row.log_directory,
     cell: (row) => html`<a tabindex="-1" href=${address("/log-directories", row.broker, row.log_directory)}>${row.log_directory}</a>`,
-    width: "minmax(130px, 3fr)",
+    width: "minmax(100px, 3fr)",
     isMono: true,
   },
   { name: "replicas", title: "Replicas", value: (row) => row.replicas, kind: "number", width: "92px", isWideOnly: true },
-  { name: "size_bytes", title: "Size", hint: "Bytes of all replicas", value: (row) => row.size_bytes, kind: "bytes", width: "96px" },
+  { name: "size_bytes", title: "Size", hint: "Bytes of all replicas", value: (row) => row.size_bytes, kind: "bytes", width: "94px" },
   {
     name: "usable_bytes",
     title: "Free",
@@ -39,7 +39,7 @@ export const COLUMNS = [
     value: (row) => row.usable_bytes,
     reason: () => NO_VOLUME,
     kind: "bytes",
-    width: "96px",
+    width: "94px",
   },
   {
     name: "total_bytes",

@@ -18,7 +18,7 @@ def brokers(cluster: Cluster, parameters: Parameters) -> dict[str, Any]:
         "cluster_id": metadata.cluster_id,
         "controller_id": None if metadata.controller_id < 0 else metadata.controller_id,
         "brokers": broker_rows(metadata),
-        "topics": len(metadata.topics),
+        "topics": sum(1 for topic in metadata.topics if not topic.is_internal),
         "partitions": sum(len(topic.partitions) for topic in metadata.topics),
         "missing": {},
     }
