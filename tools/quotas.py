@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.protocol.client.failure import Failure
@@ -92,13 +92,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def parse_bound(text: str) -> float | None:
+    """The number of a quota; None for a text that is no finite number."""
+    try:
+        value = float(text) if text.isascii() else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _quota(text: str) -> tuple[str, float]:
     name, equals, number = text.partition("=")
-    try:
-        value = float(number) if number.isascii() else math.nan
-    except ValueError:
-        value = math.nan
-    if not name or not equals or not math.isfinite(value):
+    value = parse_bound(number)
+    if not name or not equals or value is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no quota; write a name and a number: producer_byte_rate=1048576")
     return name, value
 
@@ -116,8 +122,8 @@ def quota_rows(quotas: EntityQuotas) -> list[dict[str, Any]]:
     keys = [key for key in _KEYS if any(key in values for values in quotas.values())]
     other = sorted({key for values in quotas.values() for key in values} - set(keys))
     return [
-        {**entity_row(entity), **{key: _number(values.get(key)) for key in (*keys, *other)}}
-        for entity, values in sorted(quotas.items(), key=lambda item: _title(item[0]))
+        {**entity_row(entity), **{key: short_number(values.get(key)) for key in (*keys, *other)}}
+        for entity, values in sorted(quotas.items(), key=lambda item: entity_title(item[0]))
     ]
 
 
@@ -135,12 +141,12 @@ def entity_row(entity: QuotaEntity) -> dict[str, Any]:
     return {"user": shown.get(USER), "client_id": shown.get(CLIENT_ID), "ip": shown.get(IP)}
 
 
-def _title(entity: QuotaEntity) -> str:
+def entity_title(entity: QuotaEntity) -> str:
     """The entity in a sentence."""
     return " of ".join(f"{kind} {DEFAULT_NAME if name is None else repr(name)}" for kind, name in entity.names)
 
 
-def _keys_of(entity: QuotaEntity) -> tuple[str, ...]:
+def quotas_of(entity: QuotaEntity) -> tuple[str, ...]:
     """The quotas that exist for the entity."""
     return (CONNECTION_CREATION_RATE,) if any(kind == IP for kind, _ in entity.names) else CLIENT_KEYS
 
@@ -156,9 +162,9 @@ def run_remove(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     known = describe_quotas(cluster, entity, is_strict=True).get(entity, {})
     missing = [key for key in options.quotas if key not in known]
     if missing:
-        raise UsageError(f"{_title(entity)} has no quota {missing[0]}; `headgate quotas list` shows all")
+        raise UsageError(f"{entity_title(entity)} has no quota {missing[0]}; `headgate quotas list` shows all")
     if not known:
-        raise UsageError(f"{_title(entity)} has no quota; `headgate quotas list` shows all")
+        raise UsageError(f"{entity_title(entity)} has no quota; `headgate quotas list` shows all")
     return _change(cluster, entity, dict.fromkeys(options.quotas or known), is_dry_run=options.dry_run)
 
 
@@ -166,27 +172,25 @@ def _change(
     cluster: Cluster, entity: QuotaEntity, changes: Mapping[str, float | None], *, is_dry_run: bool
 ) -> CommandResult:
     """Set and remove quotas; the broker checks a dry run too. Raises UsageError, ClientError."""
-    for key in changes:
-        if key not in _keys_of(entity):
-            raise UsageError(f"{_title(entity)} has no quota {key!r}; there are {', '.join(_keys_of(entity))}")
+    check_keys(entity, changes)
     before = describe_quotas(cluster, entity, is_strict=True).get(entity, {})
-    ops = [OpData(key, value or 0.0, value is None) for key, value in changes.items()]
-    entry = EntryData([EntityData(kind, name) for kind, name in entity.names], ops)
-
-    def ask(client: Client) -> bool | Failure:
-        [row] = client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=is_dry_run)).entries
-        return _failure(row) if row.error_code else True
-
-    sole_answer(cluster.ask_any(_title(entity), ask))
+    alter_quotas(cluster, entity, changes, is_dry_run=is_dry_run)
     rows = [
-        {**entity_row(entity), "quota": key, "before": _number(before.get(key)), "after": _number(value)}
+        {**entity_row(entity), "quota": key, "before": short_number(before.get(key)), "after": short_number(value)}
         for key, value in changes.items()
     ]
     notes = ["this was a dry run, nothing is changed; without --dry-run it is"] if is_dry_run else []
     return CommandResult(rows, notes=notes)
 
 
-def _number(value: float | None) -> float | None:
+def check_keys(entity: QuotaEntity, keys: Iterable[str]) -> None:
+    """Raises UsageError for a quota that does not exist for the entity."""
+    for key in keys:
+        if key not in quotas_of(entity):
+            raise UsageError(f"{entity_title(entity)} has no quota {key!r}; there are {', '.join(quotas_of(entity))}")
+
+
+def short_number(value: float | None) -> float | None:
     """The value without `.0`, which no user has written."""
     return int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value
 
@@ -230,6 +234,20 @@ def describe_quotas(cluster: Cluster, entity: QuotaEntity = ALL_ENTITIES, *, is_
         }
 
     return sole_answer(cluster.ask_any("quotas", ask))
+
+
+def alter_quotas(
+    cluster: Cluster, entity: QuotaEntity, changes: Mapping[str, float | None], *, is_dry_run: bool = False
+) -> None:
+    """Set quotas of one entity, and remove those with None; the broker checks a dry run too. Raises ClientError."""
+    ops = [OpData(key, value or 0.0, value is None) for key, value in changes.items()]
+    entry = EntryData([EntityData(kind, name) for kind, name in entity.names], ops)
+
+    def ask(client: Client) -> bool | Failure:
+        [row] = client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=is_dry_run)).entries
+        return _failure(row) if row.error_code else True
+
+    sole_answer(cluster.ask_any(entity_title(entity), ask))
 
 
 def _failure(row: Any) -> Failure:

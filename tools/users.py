@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     added = commands.add_parser("add", parents=[common], help="a new user, or another password")
     added.add_argument("user", metavar="name")
     added.add_argument("--password-file", metavar="file", help="its first line; - for stdin; default: a prompt")
-    added.add_argument("--iterations", type=_iterations, default=DEFAULT_ITERATIONS, help="default: 4096")
+    added.add_argument("--iterations", type=parse_iterations, default=DEFAULT_ITERATIONS, help="default: 4096")
     added.add_argument("--data", metavar="directory", help="log.dirs of a stopped or new broker, in place of a broker")
     added.add_argument(
         "--config",
@@ -102,7 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _iterations(text: str) -> int:
+def parse_iterations(text: str) -> int:
+    """`type=` of `--iterations`."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
     if not MIN_ITERATIONS <= number <= MAX_ITERATIONS:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from {MIN_ITERATIONS} to {MAX_ITERATIONS}")
@@ -121,7 +122,7 @@ def run_list(cluster: Cluster, options: argparse.Namespace, _requests: object) -
 def user_rows(known: Mapping[str, Mapping[int, int]]) -> list[Row]:
     """A row for each mechanism of each user, of the iterations by user and mechanism."""
     return [
-        {"user": user, "mechanism": _name(mechanism), "iterations": iterations}
+        {"user": user, "mechanism": mechanism_name(mechanism), "iterations": iterations}
         for user, mechanisms in sorted(known.items())
         for mechanism, iterations in sorted(mechanisms.items())
     ]
@@ -147,9 +148,13 @@ def _changed(
 ) -> Row:
     """The row of a change that is made now. Raises ClientError."""
     if not is_dry_run:
-        _alter(cluster, request)
+        alter_user(cluster, request)
     verb = "removed" if request.deletions else "replaced" if is_known else "added"
-    return {"user": _user(request), "mechanism": _name(mechanism), "change": f"would be {verb}" if is_dry_run else verb}
+    return {
+        "user": _user(request),
+        "mechanism": mechanism_name(mechanism),
+        "change": f"would be {verb}" if is_dry_run else verb,
+    }
 
 
 def run_remove(cluster: Cluster, options: argparse.Namespace, _requests: object) -> CommandResult:
@@ -163,7 +168,7 @@ def run_remove(cluster: Cluster, options: argparse.Namespace, _requests: object)
             names = ", ".join(options.mechanism)
             failures.append(f"{user} was not removed: it has no {names}; `headgate users list` shows all")
         for mechanism in found:
-            request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(user, mechanism)])
+            request = removed_credential(user, mechanism)
             rows.append(_changed(cluster, request, mechanism, is_known=True, is_dry_run=options.dry_run))
     return CommandResult(rows, failures)
 
@@ -189,24 +194,32 @@ def _additions(options: argparse.Namespace) -> list[AlterUserScramCredentialsReq
     """A request for each mechanism: a request may name a user once. Raises UsageError."""
     password = _read_password(options.user, options.password_file)
     names = dict.fromkeys(options.mechanism or [DEFAULT_MECHANISM])
-    return [
-        AlterUserScramCredentialsRequest(
-            upsertions=[_upsertion(options.user, SCRAM_MECHANISMS[name], password, options.iterations)]
-        )
-        for name in names
-    ]
+    return [new_credential(options.user, SCRAM_MECHANISMS[name], password, options.iterations) for name in names]
 
 
-def _upsertion(user: str, mechanism: ScramMechanism, password: bytes, iterations: int) -> ScramCredentialUpsertion:
+def new_credential(
+    user: str, mechanism: ScramMechanism, password: bytes, iterations: int
+) -> AlterUserScramCredentialsRequest:
+    """The request that sets a password, with a new salt."""
     salt = secrets.token_bytes(SALT_BYTES)
-    return ScramCredentialUpsertion(
-        user, mechanism, iterations, salt, salted_password(mechanism, password, salt, iterations)
+    salted = salted_password(mechanism, password, salt, iterations)
+    return AlterUserScramCredentialsRequest(
+        upsertions=[ScramCredentialUpsertion(user, mechanism, iterations, salt, salted)]
     )
+
+
+def removed_credential(user: str, mechanism: int) -> AlterUserScramCredentialsRequest:
+    """The request that removes a mechanism of a user."""
+    return AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(user, mechanism)])
 
 
 def _read_password(user: str, path: str | None) -> bytes:
     """The password in UTF-8. Raises UsageError."""
-    text = _prompt(user) if path is None else _first_line(path)
+    return encode_password(_prompt(user) if path is None else _first_line(path))
+
+
+def encode_password(text: str) -> bytes:
+    """The password in UTF-8, checked. Raises UsageError, without the password."""
     password = text.encode("utf-8", "surrogatepass")
     if not 0 < len(password) <= MAX_PASSWORD_BYTES:
         raise UsageError(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes; this one has {len(password)}")
@@ -257,8 +270,8 @@ def describe_users(cluster: Cluster, users: Sequence[str] = ()) -> tuple[dict[st
     return sole_answer(cluster.ask_any("users", ask))
 
 
-def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
-    """Raises ClientError."""
+def alter_user(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
+    """Make the change of one user. Raises ClientError."""
 
     def ask(client: Client) -> bool | Failure:
         [result] = client.ask(request).results
@@ -276,6 +289,6 @@ def _failure(row: Any) -> Failure:
     return Failure.of(row.error_code, _MESSAGES.get(row.error_code, row.error_message))
 
 
-def _name(mechanism: int) -> str:
+def mechanism_name(mechanism: int) -> str:
     known = {int(number): name for name, number in SCRAM_MECHANISMS.items()}
     return known.get(mechanism, f"mechanism {mechanism}")

@@ -50,7 +50,7 @@ def run_add(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     wanted = dict.fromkeys([*rules_of(options), *_of_file(options.file)])
     known = set(describe(cluster, ALL_RULES))
     new = [binding for binding in wanted if binding not in known]
-    failures = {} if options.dry_run else _create(cluster, new)
+    failures = {} if options.dry_run else create(cluster, new)
     done = "would_be_added" if options.dry_run else "added"
     rows = [{**row_of(binding), done: binding not in known} for binding in wanted if binding not in failures]
     sentences = [f"{binding} was not added: {why}" for binding, why in failures.items()]
@@ -77,7 +77,7 @@ def run_remove(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         else:  # one question, not one for each rule
             found = {binding for binding in describe(cluster, ALL_RULES) if binding in listed}
         return CommandResult([{**row_of(binding), "would_be_removed": True} for binding in sorted(found, key=sort_key)])
-    removed, failures = _delete(cluster, filters)
+    removed, failures = delete(cluster, filters)
     return CommandResult([{**row_of(each), "removed": True} for each in sorted(removed, key=sort_key)], failures)
 
 
@@ -96,7 +96,7 @@ def describe(cluster: Cluster, wanted: AclFilter) -> list[AclBinding]:
     return sole_answer(cluster.ask_any("ACLs", ask))
 
 
-def _create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding, str]:
+def create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding, str]:
     """Add rules. Returns the reasons of those that were refused. Raises ClientError."""
     failures: dict[AclBinding, str] = {}
     for part in _parts(bindings):
@@ -114,7 +114,7 @@ def _create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding
     return failures
 
 
-def _delete(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[set[AclBinding], list[str]]:
+def delete(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[set[AclBinding], list[str]]:
     """Remove what the filters mean. Returns the removed rules, and sentences about the others.
 
     Raises ClientError, unless rules are removed already.

@@ -25,7 +25,7 @@ RESOURCE_OPTIONS: Mapping[AclResource, str] = {
 }
 """The options that name resources; those of `kafka-acls` too."""
 
-_ADD, _KAFKA_ADD = "headgate acls add", "kafka-acls --add"
+_ADD, _REMOVE, _KAFKA_ADD = "headgate acls add", "headgate acls remove", "kafka-acls --add"
 
 
 def row_of(binding: AclBinding) -> Row:
@@ -122,6 +122,17 @@ def _of_line(line: str, number: int, path: str) -> AclBinding:
 def command_lines(bindings: Iterable[AclBinding]) -> list[str]:
     """Lines of `headgate acls add` that add these rules, one for each principal, host and resource."""
     return [_line(_ADD, *group) for group in _groups(bindings)]
+
+
+def removal_lines(bindings: Iterable[AclBinding]) -> list[str]:
+    """Lines of `headgate acls remove`, each of which removes exactly one of these rules."""
+    return [_removal(binding) for binding in bindings]
+
+
+def _removal(binding: AclBinding) -> str:
+    permission, operation = binding.permission.name.lower(), _operation(binding.operation)
+    names = f"--principal {quote(binding.principal)} --permission {permission} --host {quote(binding.host)}"
+    return f"{_REMOVE} {names} --operation {operation} {_resource(binding)}"
 
 
 def kafka_command_lines(bindings: Iterable[AclBinding], bootstrap: str) -> list[str]:

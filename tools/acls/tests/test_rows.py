@@ -50,6 +50,17 @@ def test_the_command_lines_add_exactly_the_rules(bindings: list[AclBinding]) -> 
     assert len(added) == len(set(bindings))
 
 
+@settings(max_examples=share(50))
+@given(BINDINGS, BINDINGS)
+def test_a_removal_line_means_exactly_its_rule(binding: AclBinding, other: AclBinding) -> None:
+    parser = argparse.ArgumentParser()
+    options.add_filter_options(parser, default_pattern="literal")
+    [line] = rows.removal_lines([binding])
+    [wanted] = options.filters_of(parser.parse_args(shlex.split(line.removeprefix("headgate acls remove"))))
+    assert wanted.matches(binding)
+    assert wanted.matches(other) == (other == binding)
+
+
 def test_command_lines_of_kafka_name_principals_and_hosts_by_permission() -> None:
     lines = rows.kafka_command_lines(
         [

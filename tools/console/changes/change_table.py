@@ -42,4 +42,10 @@ CHANGES: Final[dict[str, ConsoleChange]] = {
     "delete_topics": ConsoleChange("delete_topics:delete_topics"),
     "reset_offsets": ConsoleChange("offsets:reset_offsets"),
     "produce": ConsoleChange("produce:produce"),
+    "add_acls": ConsoleChange("acls:add_acls"),
+    "delete_acls": ConsoleChange("acls:delete_acls"),
+    "set_user": ConsoleChange("users:set_user"),
+    "delete_user": ConsoleChange("users:delete_user"),
+    "set_quotas": ConsoleChange("quotas:set_quotas"),
+    "delete_quotas": ConsoleChange("quotas:delete_quotas"),
 }

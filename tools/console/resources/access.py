@@ -81,17 +81,17 @@ def _filter(parameters: Parameters) -> AclFilter:
     """Raises BadParameter."""
     name = parameters.text("resource_name", "") or None
     return AclFilter(
-        _constant(AclResource, parameters, "resource_type", AclResource.ANY),
+        constant_parameter(AclResource, parameters, "resource_type", AclResource.ANY),
         name,
         PatternType.ANY if name is None else PatternType.MATCH,
         parameters.text("principal", "") or None,
         parameters.text("host", "") or None,
-        _constant(AclOperation, parameters, "operation", AclOperation.ANY),
-        _constant(AclPermission, parameters, "permission", AclPermission.ANY),
+        constant_parameter(AclOperation, parameters, "operation", AclOperation.ANY),
+        constant_parameter(AclPermission, parameters, "permission", AclPermission.ANY),
     )
 
 
-def _constant(kind: type[rows.E], parameters: Parameters, name: str, default: rows.E | None = None) -> rows.E:
+def constant_parameter(kind: type[rows.E], parameters: Parameters, name: str, default: rows.E | None = None) -> rows.E:
     """The constant that a parameter names; the default without a name. Raises BadParameter."""
     text = parameters.text(name, "" if default is not None else None)
     if not text and default is not None:
@@ -118,12 +118,12 @@ def access_decision(cluster: Cluster, parameters: Parameters) -> Row:
 
 def _question(parameters: Parameters) -> why.AccessQuestion:
     """Raises BadParameter."""
-    resource_type = _constant(AclResource, parameters, "resource_type")
+    resource_type = constant_parameter(AclResource, parameters, "resource_type")
     is_cluster = resource_type is AclResource.CLUSTER
     name = CLUSTER_NAME if is_cluster else parameters.text("resource_name")
     if not name:
         raise BadParameter("resource_name: name the resource")
-    operation = _constant(AclOperation, parameters, "operation")
+    operation = constant_parameter(AclOperation, parameters, "operation")
     try:
         principal = options.principal(parameters.text("principal"))
         options.check_possible(resource_type, operation)
