@@ -105,7 +105,7 @@ class RuleChange:
         ]
 
     def closed(self) -> Iterator[str]:
-        """The resources that rules have allowed to somebody, and allow to nobody any more."""
+        """The resources that have lost their last allowing rule, and are open to super users alone now."""
         for sample in dict.fromkeys(sample_of(rule) for rule in self._changed):
             allows = [
                 any(rule.permission is AclPermission.ALLOW for rule in _rules_of(index, sample))

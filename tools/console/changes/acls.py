@@ -231,7 +231,7 @@ def _without_effect(rules: Iterable[AclBinding], change: RuleChange) -> Iterator
 
 
 def _own_principal(security: ClientSecurity) -> str | None:
-    """The visitor's principal, where the login tells it: without a certificate, a token or Kerberos."""
+    """The visitor's principal, if the login names one: without a certificate, a token or Kerberos."""
     if security.password is not None:
         return f"User:{security.password[0]}"
     return None if security.has_login or security.shows_certificate else ANONYMOUS
