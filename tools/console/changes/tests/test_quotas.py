@@ -17,7 +17,7 @@ from headgate.tools.console.changes.quotas import delete_quotas, set_quotas
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.tests.answering_cluster import answering_cluster
 from headgate.tools.output import UsageError
-from headgate.tools.tests.quota_broker import QuotaBroker
+from headgate.tools.tests.test_quotas import QuotaBroker
 
 PRODUCED = "producer_byte_rate"
 ALICE = (("user", "alice"),)

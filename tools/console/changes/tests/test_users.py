@@ -24,7 +24,7 @@ from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.tests.answering_cluster import answering_cluster
 from headgate.tools.console.tests.asgi import Peer
 from headgate.tools.output import UsageError
-from headgate.tools.tests.user_broker import SHA_256, SHA_512, UserBroker
+from headgate.tools.tests.test_users import SHA_256, SHA_512, UserBroker
 
 PASSWORD = "Geheim-ä-7719"
 ALICE = {"user": "alice", "password": PASSWORD}
