@@ -18,9 +18,7 @@ CLOSED, OPEN = AclPolicy(frozenset({"User:admin"})), AclPolicy(allow_everyone=Tr
 EVERYBODY = "User:*"
 
 
-def changes(
-    before: Collection[AclBinding], after: Collection[AclBinding], policy: AclPolicy = CLOSED
-) -> Collection[str]:
+def changes(before: Collection[AclBinding], after: Collection[AclBinding], policy: AclPolicy = CLOSED) -> list[str]:
     return [str(each) for each in RuleChange(before, after, policy).access_changes()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -47,7 +47,7 @@ def cluster(broker: AclBroker) -> Iterator[Cluster]:
         yield cluster
 
 
-def of(**given: str | list[str]) -> Parameters:
+def of(**given: str | Sequence[str]) -> Parameters:
     return Parameters(
         [(name, each) for name, value in given.items() for each in ([value] if isinstance(value, str) else value)]
     )
