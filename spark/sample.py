@@ -38,8 +38,8 @@ _BETWEEN_MS: Final = 10
 _NEWEST_BY_NAME, _OLDEST = 12, 3
 
 
-def orders(count: int, seed: int, now_ms: int) -> Iterator[tuple[int, Record]]:
-    """So many orders, each with its partition; the last one was made now."""
+def orders(count: int, seed: int, now_ms: int, partitions: int = PARTITIONS) -> Iterator[tuple[int, Record]]:
+    """So many orders, each with its partition; the last one was made now. `partitions`: of the topic."""
     chance = random.Random(seed)
     for number in range(count):
         customer = chance.randrange(_CUSTOMERS)
@@ -52,7 +52,7 @@ def orders(count: int, seed: int, now_ms: int) -> Iterator[tuple[int, Record]]:
         }
         at_ms = now_ms - (count - 1 - number) * _BETWEEN_MS
         key = str(order["customer"]).encode()
-        yield customer % PARTITIONS, Record(-1, at_ms, key, json.dumps(order).encode())
+        yield customer % partitions, Record(-1, at_ms, key, json.dumps(order).encode())
 
 
 def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]], at_once: int = 10_000) -> list[str]:
@@ -106,6 +106,12 @@ def create_topic(bootstrap: str, topic: str, timeout_s: float, security: ClientS
     ]
 
 
+def count_partitions(cluster: Cluster, topic: str) -> int:
+    """Of a topic that may have been there before. Raises ClientError."""
+    found = sum(len(row.partitions) for row in cluster.refresh([topic]).topics)
+    return found or PARTITIONS  # a new one, which this broker does not know yet
+
+
 # ------------------------------------------------------------------------------------------------------------- command
 
 
@@ -137,7 +143,8 @@ def run(options: argparse.Namespace, now_ms: int) -> CommandResult:
     failures = create_topic(options.bootstrap_server, options.topic, options.timeout, options.security)
     if not failures:
         with Cluster(options.bootstrap_server, timeout_s=options.timeout, security=options.security) as cluster:
-            failures = produce(cluster, options.topic, orders(options.count, options.seed, now_ms))
+            made = orders(options.count, options.seed, now_ms, count_partitions(cluster, options.topic))
+            failures = produce(cluster, options.topic, made)
     row: Row = {"topic": options.topic, "orders": options.count}
     return CommandResult([] if failures else [row], failures)
 

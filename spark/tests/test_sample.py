@@ -12,9 +12,14 @@ import pytest
 from pyarrow import parquet
 
 from headgate.protocol.client.failure import Failure
+from headgate.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from headgate.protocol.records import batch
 from headgate.protocol.topic_partition import TopicPartition
-from headgate.spark.sample import PARTITIONS, main, orders, produce
+from headgate.spark.sample import PARTITIONS, count_partitions, main, orders, produce
 
 NOW_MS = 1_700_000_000_000
 
@@ -55,6 +60,18 @@ def test_the_same_seed_makes_the_same_orders() -> None:
     assert all(partitions[record.key] == partition for partition, record in made), "a customer is in one partition"
     assert set(partitions.values()) == set(range(PARTITIONS))
     assert set(json.loads(made[0][1].value or b"")) == {"order", "customer", "item", "amount", "state"}
+
+
+@pytest.mark.parametrize("existing, expected", [(3, 3), (0, PARTITIONS)])
+def test_a_topic_that_exists_keeps_its_partitions(existing: int, expected: int) -> None:
+    partitions = [MetadataResponsePartition(partition_index=number) for number in range(existing)]
+    cluster: Any = FakeCluster()
+    cluster.refresh = lambda names: MetadataResponse(
+        topics=[MetadataResponseTopic(name=name, partitions=partitions) for name in names]
+    )
+    assert count_partitions(cluster, "orders") == expected
+    made = orders(100, 1, NOW_MS, expected)
+    assert {partition for partition, _ in made} == set(range(expected))
 
 
 def test_all_orders_are_sent_in_order() -> None:
