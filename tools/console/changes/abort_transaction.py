@@ -69,9 +69,9 @@ def _find(cluster: Cluster, partition: TopicPartition, start_offset: int) -> Ope
 
 def _line(one: OpenTransaction, judgement: Judgement | None, at_ms: int) -> ChangeLine:
     age_ms = one.age_ms(at_ms)
-    age = "its last batch has no known time" if age_ms is None else f"its last batch is {_age(age_ms)} old"
+    age = "last batch at an unknown time" if age_ms is None else f"last batch {_age(age_ms)} ago"
     state = "open" if judgement is None or not judgement.is_hanging else "hanging"
-    note = f"producer {one.producer_id}, epoch {one.producer_epoch}; {age}"
+    note = f"{age}; producer {one.producer_id}, epoch {one.producer_epoch}"
     if judgement is not None and judgement.is_hanging:
         note += f"; {judgement.reason}"
     return ChangeLine(f"{one.partition} from {one.start_offset:,}", state, "aborted", note)

@@ -13,13 +13,14 @@ from headgate.protocol.client.failure import Failure
 from headgate.tools.alter_configs import ConfigChanges, ConfigResource, replaces_all
 from headgate.tools.alter_configs import alter_configs as request_change
 from headgate.tools.client.cluster import Cluster, sole_answer
-from headgate.tools.configs import ConfigDescription, describe_broker_configs, describe_topic_configs
+from headgate.tools.configs import ConfigDescription, ConfigSynonym, describe_broker_configs, describe_topic_configs
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
 from headgate.tools.console.parameters import BadParameter, Parameters
 
 HIDDEN: Final = "hidden"
 """In place of a secret."""
 _EMPTY: Final = "empty"
+_MS_OF_UNITS: Final = {".minutes": 60_000, ".hours": 3_600_000}
 _SHAPE: Final = "{!r} is no config; write name=value, as in retention.ms=60000"
 _READ_ONLY: Final = "{} is read-only: set it in the broker's properties; it takes effect with a restart"
 _WHOLE: Final = (
@@ -130,7 +131,7 @@ def _line(target: _Target, name: str, value: str | None) -> ChangeLine:
     """The value of this very resource, and the one below it that holds without."""
     config, own = target.configs.get(name), target.own_value(name)
     inherited = None if config is None else target.resource.inherited_synonym(config)
-    below = None if inherited is None else target.shown(name, inherited.value)
+    below = None if inherited is None else target.shown(name, value_of_synonym(name, inherited))
     origin = "" if inherited is None else f"{inherited.name}, {inherited.source}"
     if value is None:
         return ChangeLine(name, own, below or "the default", origin and f"from {origin}")
@@ -138,6 +139,14 @@ def _line(target: _Target, name: str, value: str | None) -> ChangeLine:
     if own is None and below is not None:
         return ChangeLine(name, below, after, f"until now from {origin}")
     return ChangeLine(name, own, after, origin and f"without it {below}, from {origin}")
+
+
+def value_of_synonym(name: str, synonym: ConfigSynonym) -> str | None:
+    """The value of a synonym as a value of the config: `log.retention.hours` 168 is `retention.ms` 604800000."""
+    value, unit = synonym.value, synonym.name[synonym.name.rfind(".") :]
+    if value is None or not value.isdecimal() or not name.endswith(".ms") or unit not in _MS_OF_UNITS:
+        return value
+    return str(int(value) * _MS_OF_UNITS[unit])
 
 
 def _problems(target: _Target, changes: ConfigChanges) -> list[str]:

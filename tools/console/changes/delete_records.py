@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headgate.protocol.messages.delete_records import TO_HIGH_WATERMARK
@@ -27,14 +27,12 @@ _INTERNAL: Final = "{} belongs to the brokers, which alone delete its records"
 def delete_records(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     """Delete the records of the topic `topic` before each `offset`, `partition:offset` or `partition:end`.
 
-    Without any `offset` all records of all partitions are deleted. Raises BadParameter, ClientError.
+    With `all=true` all records of all partitions are deleted. Raises BadParameter, ClientError.
     """
     name = parameters.text("topic")
     topic = find_topic(cluster, name)
     partitions = sorted(TopicPartition(name, row.partition_index) for row in topic.partitions)
-    wanted = _offsets(name, parameters.texts("offset", _MOST_PARTITIONS))
-    if not wanted and not parameters.has("offset"):
-        wanted = dict.fromkeys(partitions, TO_HIGH_WATERMARK)
+    wanted = _wanted(name, partitions, parameters)
     unknown = [f"{partition} does not exist" for partition in wanted if partition not in partitions]
     wanted = {partition: wanted[partition] for partition in partitions if partition in wanted}
     ends = list_ends(cluster, wanted)
@@ -52,6 +50,15 @@ def delete_records(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         problems or ([] if offsets else [f"there is nothing to delete: {name} has no record before these offsets"]),
         confirmation=name,
     )
+
+
+def _wanted(topic: str, partitions: Sequence[TopicPartition], parameters: Parameters) -> dict[TopicPartition, int]:
+    if parameters.flag("all"):
+        return dict.fromkeys(partitions, TO_HIGH_WATERMARK)
+    offsets = _offsets(topic, parameters.texts("offset", _MOST_PARTITIONS))
+    if not offsets:
+        raise BadParameter("name an offset of a partition at least, or choose all records")
+    return offsets
 
 
 def _offsets(topic: str, texts: list[str]) -> dict[TopicPartition, int]:
@@ -98,8 +105,8 @@ def _line(partition: TopicPartition, offset: int, ends: PartitionEnds) -> Change
     count, start = _before(partition, offset, ends), ends.starts[partition]
     note = f"{count:,} records, offsets {start:,} to {start + count - 1:,}"
     if offset == TO_HIGH_WATERMARK:
-        return ChangeLine(str(partition), f"begins at {start:,}", "empty", f"{note}, and those written until then")
-    return ChangeLine(str(partition), f"begins at {start:,}", f"begins at {offset:,}", note)
+        return ChangeLine(str(partition), f"from {start:,}", "empty", f"{note}, and those written until then")
+    return ChangeLine(str(partition), f"from {start:,}", f"from {offset:,}", note)
 
 
 def _delete(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> ChangeResult:

@@ -8,7 +8,8 @@ import pytest
 
 from headgate.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from headgate.tools.client.client import ClientError
-from headgate.tools.console.changes.alter_configs import alter_configs
+from headgate.tools.configs import ConfigSynonym
+from headgate.tools.console.changes.alter_configs import alter_configs, value_of_synonym
 from headgate.tools.console.changes.plan import ChangeLine
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
@@ -156,3 +157,18 @@ def test_wrong_parameters_have_sentences(
 def test_an_unknown_topic_is_named(model: ModelCluster, changes: ModelChanges) -> None:
     with opened() as cluster, pytest.raises(ClientError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         alter_configs(cluster, Parameters([("topic", "gone"), ("set", "x=1")]))
+
+
+@pytest.mark.parametrize(
+    "config, synonym, value, converted",
+    [
+        ("retention.ms", "log.retention.hours", "168", "604800000"),
+        ("log.retention.ms", "log.retention.minutes", "2", "120000"),
+        ("retention.ms", "log.retention.hours", "-1", "-1"),
+        ("retention.ms", "log.retention.ms", "5", "5"),
+        ("log.retention.hours", "log.retention.hours", "168", "168"),
+        ("x.ms", "y.hours", None, None),
+    ],
+)
+def test_a_synonym_may_have_another_unit(config: str, synonym: str, value: str | None, converted: str | None) -> None:
+    assert value_of_synonym(config, ConfigSynonym(synonym, value, None)) == converted

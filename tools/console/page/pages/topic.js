@@ -7,6 +7,7 @@ import { useResource } from "../components/resource.js";
 import { address, go } from "../components/route.js";
 import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
+import { AddPartitions, DeleteRecords } from "./topic_changes.js";
 import { TopicConfigs } from "./topic_configs.js";
 import { TopicConnections } from "./topic_connections.js";
 import { TopicGroups } from "./topic_groups.js";
@@ -37,10 +38,10 @@ export default function TopicPage({ values, query }) {
       ${data?.is_internal && html`<${Badge}>internal<//>`}
     <//>
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${isLoading && html`<${Loading} what="the topic" />`}
-    ${data && html`<${Topic} data=${data} tab=${tab} />`}`;
+    ${data && html`<${Topic} data=${data} tab=${tab} reload=${reload} />`}`;
 }
 
-function Topic({ data, tab }) {
+function Topic({ data, tab, reload }) {
   const rows = useMemo(() => withSizes(data), [data]);
   const known = rows.filter((row) => row.records !== null);
   const offline = rows.filter((row) => row.leader < 0).length;
@@ -67,7 +68,7 @@ function Topic({ data, tab }) {
       ]}
     />
     <${Tabs} label="Parts of the topic" tabs=${TABS} chosen=${tab} onChoose=${chooseTab} />
-    ${tab === "partitions" && html`<${Partitions} rows=${rows} missing=${data.missing} />`}
+    ${tab === "partitions" && html`<${Partitions} topic=${data.topic} rows=${rows} missing=${data.missing} reload=${reload} />`}
     ${tab === "replicas" && html`<${Replicas} data=${data} />`}
     ${tab === "configs" && html`<${TopicConfigs} topic=${data.topic} />`}
     ${tab === "groups" && html`<${TopicGroups} topic=${data.topic} />`}
@@ -197,9 +198,12 @@ function StableOffset({ row }) {
   return html`<${Badge} kind="warn">${text}<//>`;
 }
 
-function Partitions({ rows, missing }) {
+function Partitions({ topic, rows, missing, reload }) {
   return html`<${Missing} missing=${missing} />
-    <${List} name="partitions" columns=${partitionColumns(missing)} rows=${rows} rowKey=${(row) => row.partition} />`;
+    <${List} name="partitions" columns=${partitionColumns(missing)} rows=${rows} rowKey=${(row) => row.partition}>
+      <${AddPartitions} topic=${topic} count=${rows.length} onDone=${reload} />
+      <${DeleteRecords} topic=${topic} partitions=${rows} onDone=${reload} />
+    <//>`;
 }
 
 const REPLICA_COLUMNS = [

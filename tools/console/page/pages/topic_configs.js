@@ -6,6 +6,7 @@ import { Badge, Empty, Failure, Loading, Missing } from "../components/notices.j
 import { useResource } from "../components/resource.js";
 import { setQuery, useRoute } from "../components/route.js";
 import { List } from "../components/table.js";
+import { ConfigChanges } from "./config_changes.js";
 
 const SOURCES = {
   DYNAMIC_TOPIC_CONFIG: ["accent", "topic", "Set for this topic"],
@@ -93,10 +94,14 @@ export function ConfigList({ resource, parameters }) {
         without defaults
       </label>
     <//>
-    ${chosen && html`<${Config} config=${chosen} onClose=${() => setChosen(null)} />`}`;
+    ${chosen && html`<${Config} config=${chosen} resource=${parameters} reload=${reload} onClose=${() => setChosen(null)} />`}`;
 }
 
-function Config({ config, onClose }) {
+function Config({ config, resource, reload, onClose }) {
+  const done = () => {
+    onClose();
+    reload();
+  };
   return html`<${Dialog} title=${config.name} onClose=${onClose}>
     <div class="form">
       <dl class="facts">
@@ -109,6 +114,7 @@ function Config({ config, onClose }) {
       </dl>
       ${config.documentation && html`<p>${config.documentation}</p>`}
       ${config.synonyms.length > 0 && html`<${Synonyms} synonyms=${config.synonyms} />`}
+      <${ConfigChanges} config=${config} resource=${resource} onDone=${done} />
     </div>
   <//>`;
 }

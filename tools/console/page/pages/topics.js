@@ -7,6 +7,7 @@ import { useResource } from "../components/resource.js";
 import { address, go } from "../components/route.js";
 import { List } from "../components/table.js";
 import { Tabs } from "../components/tabs.js";
+import { CreateTopic } from "./topic_changes.js";
 
 const AT_ONCE = 500; // topics whose figures are asked for without a request by the visitor
 
@@ -128,7 +129,7 @@ function columns(missing) {
 export default function TopicsPage({ query }) {
   const { data, error, isLoading, reload } = useResource("topics", {}, { everyMs: 15_000 });
   if (isLoading) return html`<${Loading} what="topics" />`;
-  return html`<${PageHead} title="Topics" />
+  return html`<${PageHead} title="Topics" actions=${html`<${CreateTopic} />`} />
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${data && html`<${Topics} data=${data} tab=${query.tab} />`}`;
 }
 

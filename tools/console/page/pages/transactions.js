@@ -1,4 +1,5 @@
 // Open transactions, with the hanging ones marked, and transactional ids.
+import { ChangeButton } from "../components/change.js";
 import { Dialog } from "../components/dialog.js";
 import { copy } from "../components/export.js";
 import { useFiguresInSight } from "../components/figures_in_sight.js";
@@ -109,11 +110,16 @@ function OpenTransactions() {
     >
       <button class="button small" onClick=${reload}>Ask again</button>
     <//>
-    ${chosen && html`<${OpenTransaction} row=${chosen} onClose=${() => setChosen(null)} />`}`;
+    ${chosen && html`<${OpenTransaction} row=${chosen} reload=${reload} onClose=${() => setChosen(null)} />`}`;
 }
 
-function OpenTransaction({ row, onClose }) {
+function OpenTransaction({ row, reload, onClose }) {
   const command = `headgate txn abort --topic ${row.topic}:${row.partition} --start-offset ${row.start_offset}`;
+  const parameters = { topic: row.topic, partition: String(row.partition), start_offset: String(row.start_offset) };
+  const aborted = () => {
+    onClose();
+    reload();
+  };
   const fact = (label, value, kind) => html`<dt>${label}</dt>
     <dd><${Value} value=${value} kind=${kind} /></dd>`;
   return html`<${Dialog} title=${`Open transaction in ${row.topic}-${row.partition}`} onClose=${onClose}>
@@ -129,6 +135,9 @@ function OpenTransaction({ row, onClose }) {
         <p>read_committed consumers wait at offset ${formatNumber(row.start_offset)} until it is ended. This shows the abort, and changes nothing:</p>
         <p class="row"><code>${command}</code><button class="button small" onClick=${() => copy(command, "command")}>Copy</button></p>
       </div>`}
+      <div class="row">
+        <${ChangeButton} change="abort_transaction" title="Abort transaction" kind="danger" parameters=${parameters} onDone=${aborted} />
+      </div>
     </div>
   <//>`;
 }
