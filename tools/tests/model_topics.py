@@ -57,7 +57,8 @@ class ModelChanges:
 
     def __init__(self, model: ModelCluster) -> None:
         self.set: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
-        self._model = model
+        self.is_silent = False
+        """True: topics' defaults are not named as synonyms, as in Kafka for some configs."""
         self._of_groups = model.answers[DescribeConfigsRequest], model.answers[IncrementalAlterConfigsRequest]
         model.answers |= {
             CreateTopicsRequest: self._create_topics,
@@ -136,6 +137,10 @@ class ModelChanges:
     def _topic_config(self, topic: str, name: str, default: str) -> DescribeConfigsResourceResult:
         own = self.set[_TOPIC, topic].get(name)
         rows = [] if own is None else [DescribeConfigsSynonym(name, own, _OWN)]
+        if self.is_silent:
+            config = _config(name, rows)
+            config.value = own or default
+            return config
         return _config(name, [*rows, DescribeConfigsSynonym(f"log.{name}", default, _source(name))])
 
     def _broker_configs(self, broker: str) -> list[DescribeConfigsResourceResult]:

@@ -13,7 +13,13 @@ from headgate.protocol.client.failure import Failure
 from headgate.tools.alter_configs import ConfigChanges, ConfigResource, replaces_all
 from headgate.tools.alter_configs import alter_configs as request_change
 from headgate.tools.client.cluster import Cluster, sole_answer
-from headgate.tools.configs import ConfigDescription, ConfigSynonym, describe_broker_configs, describe_topic_configs
+from headgate.tools.configs import (
+    BROKER_RESOURCE,
+    ConfigDescription,
+    ConfigSynonym,
+    describe_broker_configs,
+    describe_topic_configs,
+)
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
 from headgate.tools.console.parameters import BadParameter, Parameters
 
@@ -21,7 +27,14 @@ HIDDEN: Final = "hidden"
 """In place of a secret."""
 _EMPTY: Final = "empty"
 _MS_OF_UNITS: Final = {".minutes": 60_000, ".hours": 3_600_000}
-_SHAPE: Final = "{!r} is no config; write name=value, as in retention.ms=60000"
+_UNTOLD: Final = {
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+}
+"""The configs of topics whose defaults Kafka does not name with them, and the broker's settings for them."""
+_SHAPE: Final = "a config has no name; write name=value, as in retention.ms=60000"
+"""Without the text, which may be a secret."""
 _READ_ONLY: Final = "{} is read-only: set it in the broker's properties; it takes effect with a restart"
 _WHOLE: Final = (
     "The broker is older than Kafka 2.3 and replaces all configs of {} at once: another change of the same moment"
@@ -42,7 +55,9 @@ class _Target(NamedTuple):
     node: int | None = None
 
     def is_secret(self, name: str) -> bool:
-        return name not in self.configs or self.configs[name].is_sensitive
+        if name not in self.configs:
+            return self.resource.type == BROKER_RESOURCE
+        return self.configs[name].is_sensitive
 
     def own_value(self, name: str) -> str | None:
         """The value to show that is set for this very resource; None: there is none."""
@@ -62,7 +77,7 @@ def alter_configs(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     BadParameter, ClientError.
     """
     changes = _changes(parameters)
-    target = _target(cluster, parameters)
+    target = _target(cluster, parameters, changes)
     is_whole = replaces_all(cluster, target.resource)
     problems = [*_problems(target, changes), *(_lost(target, changes) if is_whole else [])]
     if not problems:
@@ -83,7 +98,7 @@ def _changes(parameters: Parameters) -> dict[str, str | None]:
     for text in parameters.texts("set"):
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise BadParameter(_SHAPE.format(name[:60]))  # without the value, which may be a secret
+            raise BadParameter(_SHAPE)
         if name.strip() in found:
             raise BadParameter(f"the config {name.strip()} is there twice")
         found[name.strip()] = value
@@ -96,16 +111,41 @@ def _changes(parameters: Parameters) -> dict[str, str | None]:
     return found
 
 
-def _target(cluster: Cluster, parameters: Parameters) -> _Target:
+def _target(cluster: Cluster, parameters: Parameters, changes: ConfigChanges) -> _Target:
     if parameters.has("topic"):
         name = parameters.text("topic")
-        configs = _one(describe_topic_configs(cluster, [name]))
-        return _Target(ConfigResource.of_topic(name), f"the topic {name}", _by_name(configs))
+        resource, configs = ConfigResource.of_topic(name), _one(describe_topic_configs(cluster, [name]))
+        return _Target(resource, f"the topic {name}", _by_name(_with_defaults(cluster, resource, configs, changes)))
     node = parameters.number("broker", most=(1 << 31) - 1)
     configs = _one(describe_broker_configs(cluster, node))
     if parameters.flag("all_brokers"):
         return _Target(ConfigResource.of_all_brokers(), "all brokers", _by_name(configs), node)
     return _Target(ConfigResource.of_broker(node), f"broker {node}", _by_name(configs), node)
+
+
+def _with_defaults(
+    cluster: Cluster, resource: ConfigResource, configs: Sequence[ConfigDescription], changes: ConfigChanges
+) -> list[ConfigDescription]:
+    """The configs; those that change have the default that Kafka does not name as a synonym."""
+    untold = [
+        config.name
+        for config in configs
+        if config.name in changes and config.name in _UNTOLD and resource.inherited_synonym(config) is None
+    ]
+    if not untold:
+        return list(configs)
+    nodes = sorted(broker.node_id for broker in cluster.refresh([]).brokers)
+    found, _ = describe_broker_configs(cluster, nodes[0])  # a refusal leaves the default unknown
+    of_broker = _by_name(found.get(str(nodes[0]), []))
+    return [_with_default(config, of_broker) if config.name in untold else config for config in configs]
+
+
+def _with_default(config: ConfigDescription, of_broker: Mapping[str, ConfigDescription]) -> ConfigDescription:
+    for name in _UNTOLD[config.name]:
+        if name in of_broker and of_broker[name].value:
+            default = ConfigSynonym(name, of_broker[name].value, of_broker[name].source)
+            return config._replace(synonyms=[*config.synonyms, default])
+    return config
 
 
 def _one(
@@ -134,10 +174,13 @@ def _line(target: _Target, name: str, value: str | None) -> ChangeLine:
     below = None if inherited is None else target.shown(name, value_of_synonym(name, inherited))
     origin = "" if inherited is None else f"{inherited.name}, {inherited.source}"
     if value is None:
-        return ChangeLine(name, own, below or "the default", origin and f"from {origin}")
+        note = f"from {origin}" if origin else "the broker does not tell its value"
+        return ChangeLine(name, own, below or "the default", note)
     after = "hidden, a new value" if target.is_secret(name) else target.shown(name, value)
     if own is None and below is not None:
         return ChangeLine(name, below, after, f"until now from {origin}")
+    if own is None and config is not None and config.value and not target.resource.is_of_all_brokers:
+        own = target.shown(name, config.value)
     return ChangeLine(name, own, after, origin and f"without it {below}, from {origin}")
 
 

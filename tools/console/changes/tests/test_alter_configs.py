@@ -63,6 +63,28 @@ def test_the_default_that_returns_is_shown(model: ModelCluster, changes: ModelCh
     assert not changes.set[TOPIC, "orders"]
 
 
+def test_a_default_that_kafka_does_not_tell_is_the_brokers(model: ModelCluster, changes: ModelChanges) -> None:
+    changes.is_silent = True
+    changes.set[TOPIC, "orders"] = {"retention.ms": "60000", "cleanup.policy": "compact"}
+    with opened() as cluster:
+        retention = alter_configs(cluster, orders(remove="retention.ms"))
+        policy = alter_configs(cluster, orders(remove="cleanup.policy"))
+    assert retention.lines == [ChangeLine("retention.ms", "60000", "7", "from log.retention.ms, STATIC_BROKER_CONFIG")]
+    assert policy.lines == [
+        ChangeLine("cleanup.policy", "compact", "the default", "the broker does not tell its value")
+    ]
+    changes.set.clear()
+    with opened() as cluster:
+        policy = alter_configs(cluster, orders(set="cleanup.policy=compact"))
+    assert policy.lines == [ChangeLine("cleanup.policy", "delete", "compact")]
+
+
+def test_an_unknown_config_of_a_topic_is_no_secret(model: ModelCluster, changes: ModelChanges) -> None:
+    with opened() as cluster:
+        plan = alter_configs(cluster, orders(set="retention.msec=5"))
+    assert plan.summary == "Set retention.msec of the topic orders to 5"
+
+
 def test_the_broker_refuses_a_value(model: ModelCluster, changes: ModelChanges) -> None:
     with opened() as cluster:
         plan = alter_configs(cluster, orders(set="retention.ms=bad"))

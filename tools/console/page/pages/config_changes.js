@@ -18,10 +18,12 @@ function ValueFields({ config, values, set }) {
   const value = values.set.slice(config.name.length + 1);
   const typed = (event) => set("set", `${config.name}=${event.target.value}`);
   const scope = values.all_brokers;
+  const chosen = (event) => set("all_brokers", event.target.value);
+  const type = config.is_sensitive ? "password" : "text";
   return html`${config.type === "boolean"
       ? html`<${Select} label="Value" autofocus options=${BOOLEANS} value=${value} onChange=${typed} />`
-      : html`<${Input} label="Value" autofocus type=${config.is_sensitive ? "password" : "text"} value=${value} onInput=${typed} />`}
-    ${scope && html`<${Select} label="For" options=${SCOPES} value=${scope} onChange=${(event) => set("all_brokers", event.target.value)} />`}`;
+      : html`<${Input} label="Value" autofocus type=${type} value=${value} onInput=${typed} />`}
+    ${scope && html`<${Select} label="For" options=${SCOPES} value=${scope} onChange=${chosen} />`}`;
 }
 
 /** The buttons of a config. `resource`: `{topic}` or `{broker}`. */
@@ -36,7 +38,14 @@ export function ConfigChanges({ config, resource, onDone }) {
   const value = config.type === "boolean" && !present ? "false" : present;
   const initial = { set: `${config.name}=${value}`, ...(isBroker ? { all_brokers: "false" } : {}) };
   return html`<div class="row">
-    <${ChangeButton} change="alter_configs" title="Set value" parameters=${resource} fields=${fields} initial=${initial} onDone=${onDone} />
+    <${ChangeButton}
+      change="alter_configs"
+      title="Set value"
+      parameters=${resource}
+      fields=${fields}
+      initial=${initial}
+      onDone=${onDone}
+    />
     ${removals(config, isBroker).map(
       ([title, more]) =>
         html`<${ChangeButton}

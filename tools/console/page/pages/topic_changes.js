@@ -9,7 +9,12 @@ function TopicFields({ bind }) {
   return html`<${Input} label="Name" autofocus required ...${bind("topic")} />
     <div class="form-line">
       <${Input} label="Partitions" inputmode="numeric" placeholder="broker's default" ...${bind("partitions")} />
-      <${Input} label="Replication factor" inputmode="numeric" placeholder="broker's default" ...${bind("replication_factor")} />
+      <${Input}
+        label="Replication factor"
+        inputmode="numeric"
+        placeholder="broker's default"
+        ...${bind("replication_factor")}
+      />
     </div>
     <${Field} label="Configs" hint="name=value, one a line">
       <textarea class="input" spellcheck=${false} placeholder="retention.ms=86400000" ...${bind("config")}></textarea>
@@ -49,16 +54,21 @@ function OffsetFields({ partitions, values, set }) {
     offsets.set(partition, text.trim());
     set("offset", [...offsets].filter(([, offset]) => offset).map((pair) => pair.join(":")));
   };
-  return html`<${Select} label="Records" autofocus options=${WHICH} value=${values.all} onChange=${(event) => set("all", event.target.value)} />
+  const chosen = (event) => set("all", event.target.value);
+  return html`<${Select} label="Records" autofocus options=${WHICH} value=${values.all} onChange=${chosen} />
     ${values.all === "false" &&
-    html`<p class="soft">The first offset that stays, or <code>end</code>; without one a partition keeps its records.</p>
+    html`<p class="soft">
+        The first offset that stays, or <code>end</code>; without one a partition keeps its records.
+      </p>
       <div class="change-offsets">
         ${partitions.map(
           ({ partition, start_offset, end_offset }) =>
             html`<${Input}
               key=${partition}
               label=${`Partition ${partition}`}
-              hint=${end_offset === null ? "offsets not known" : `${formatNumber(start_offset)} to ${formatNumber(end_offset)}`}
+              hint=${end_offset === null
+                ? "offsets not known"
+                : `${formatNumber(start_offset)} to ${formatNumber(end_offset)}`}
               value=${offsets.get(String(partition)) ?? ""}
               onInput=${(event) => typed(String(partition), event.target.value)}
             />`,

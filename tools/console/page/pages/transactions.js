@@ -115,7 +115,8 @@ function OpenTransactions() {
 
 function OpenTransaction({ row, reload, onClose }) {
   const command = `headgate txn abort --topic ${row.topic}:${row.partition} --start-offset ${row.start_offset}`;
-  const parameters = { topic: row.topic, partition: String(row.partition), start_offset: String(row.start_offset) };
+  const { topic, partition, start_offset } = row;
+  const parameters = { topic, partition: String(partition), start_offset: String(start_offset) };
   const aborted = () => {
     onClose();
     reload();
@@ -136,7 +137,13 @@ function OpenTransaction({ row, reload, onClose }) {
         <p class="row"><code>${command}</code><button class="button small" onClick=${() => copy(command, "command")}>Copy</button></p>
       </div>`}
       <div class="row">
-        <${ChangeButton} change="abort_transaction" title="Abort transaction" kind="danger" parameters=${parameters} onDone=${aborted} />
+        <${ChangeButton}
+          change="abort_transaction"
+          title="Abort transaction"
+          kind="danger"
+          parameters=${parameters}
+          onDone=${aborted}
+        />
       </div>
     </div>
   <//>`;
