@@ -14,7 +14,7 @@ import pytest
 
 from compat_tests.doctor.examination import SHIFTED, Examination, examine
 from compat_tests.doctor.secured import ADMIN, ELSEWHERE, LOGIN, NOBODY, SecuredBroker
-from compat_tests.doctor.tls_front import TlsFront, write_certificate
+from compat_tests.doctor.tls_front import TlsFront, write_certificate, write_chain
 from compat_tests.harness.broker import TARGET, HeadgateBroker
 from compat_tests.security.client_security import write_properties
 from compat_tests.security.secure_broker import MUTUAL, PLAIN, TLS
@@ -139,6 +139,27 @@ def test_a_certificate_that_expires_soon_is_a_note(plain: HeadgateBroker, tmp_pa
         rows = {row.check: row for row in dial(front.address, config).rows}
     assert rows["certificate"].state == "note"
     assert "expires in 9 days" in rows["certificate"].found
+
+
+def test_an_intermediate_that_expires_soon_is_a_note(plain: HeadgateBroker, tmp_path: Path) -> None:
+    certificate, authority = write_chain(tmp_path / "chain.pem", days=10)
+    config = write_properties(tmp_path / "client.properties", trusting(authority))
+    with TlsFront(certificate, plain.port) as front:
+        rows = dial(front.address, config).rows
+    [row] = [row for row in rows if row.check == "chain"]
+    assert row.state == "note"
+    assert "CN=intermediate" in row.found
+    assert "expires in 9 days" in row.found
+
+
+def test_a_chain_without_its_intermediate(plain: HeadgateBroker, tmp_path: Path) -> None:
+    certificate, authority = write_chain(tmp_path / "chain.pem", days=100, is_whole=False)
+    config = write_properties(tmp_path / "client.properties", trusting(authority))
+    with TlsFront(certificate, plain.port) as front:
+        dialled = dial(front.address, config)
+    dialled.fails_alone("tls", "not trusted")
+    rows = {row.check: row for row in dialled.rows}
+    assert "sends no certificate of CN=intermediate" in rows["chain"].found
 
 
 def trusting(authority: Path) -> dict[str, str]:

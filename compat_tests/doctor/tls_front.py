@@ -20,20 +20,42 @@ _DAY: Final = dt.timedelta(days=1)
 
 def write_certificate(path: Path, days: int) -> tuple[Path, Path]:
     """A certificate for localhost that ends so many days from now, with its key, and its authority: two PEM files."""
-    now, pem = dt.datetime.now(dt.UTC), serialization.Encoding.PEM
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in ("authority", "localhost")]
-    root = x509.CertificateBuilder(names[0], names[0], authority.public_key(), x509.random_serial_number())
-    root = root.not_valid_before(now - 1000 * _DAY).not_valid_after(now + 1000 * _DAY)
-    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    leaf = x509.CertificateBuilder(names[0], names[1], key.public_key(), x509.random_serial_number())
-    leaf = leaf.not_valid_before(now - 999 * _DAY).not_valid_after(now + days * _DAY)
-    leaf = leaf.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.write_bytes(secret + leaf.sign(authority, hashes.SHA256()).public_bytes(pem))
+    path.write_bytes(_key_pem(key) + _certificate("localhost", key, "authority", authority, days))
     trusted = path.with_suffix(".ca.pem")
-    trusted.write_bytes(root.sign(authority, hashes.SHA256()).public_bytes(pem))
+    trusted.write_bytes(_certificate("authority", authority, "authority", authority, 1000))
     return path, trusted
+
+
+def write_chain(path: Path, days: int, *, is_whole: bool = True) -> tuple[Path, Path]:
+    """As `write_certificate`, signed by an intermediate that ends so many days from now; without `is_whole`, alone."""
+    root, middle, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+    intermediate = _certificate("intermediate", middle, "root", root, days)
+    content = _key_pem(key) + _certificate("localhost", key, "intermediate", middle, 900)
+    path.write_bytes(content + (intermediate if is_whole else b""))
+    trusted = path.with_suffix(".ca.pem")
+    trusted.write_bytes(_certificate("root", root, "root", root, 1000))
+    return path, trusted
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _certificate(
+    name: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey, days: int
+) -> bytes:
+    now = dt.datetime.now(dt.UTC)
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in (issuer, name)]
+    made = x509.CertificateBuilder(names[0], names[1], key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - 1000 * _DAY).not_valid_after(now + days * _DAY)
+    if name == "localhost":
+        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    else:
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 class TlsFront:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import socket
-import ssl
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -45,32 +43,16 @@ def read_facts(certificate: x509.Certificate) -> CertificateFacts:
     )
 
 
-class PeerTls(NamedTuple):
-    """The TLS of a broker, without any check of its certificate."""
-
-    facts: CertificateFacts | None
-    version: str
-    cipher: str
-
-
-def read_peer(host: str, port: int, timeout_s: float) -> PeerTls:
-    """Shake hands with a broker whatever its certificate. Raises OSError, ValueError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with (
-        socket.create_connection((host, port), timeout_s) as plain,
-        context.wrap_socket(plain, server_hostname=host) as secure,
-    ):
-        data, cipher = secure.getpeercert(binary_form=True), secure.cipher()
-        facts = None if data is None else read_facts(x509.load_der_x509_certificate(data))
-        return PeerTls(facts, secure.version() or "TLS", cipher[0] if cipher else "")
-
-
 def check_certificate(check: str, whose: str, facts: CertificateFacts, now: dt.datetime, cure: str) -> CheckResult:
-    """Whether a certificate is valid, and for how many days. `cure`: how its owner gets a new one."""
+    """The row of a certificate by its names. `cure`: how its owner gets a new one."""
     names = ", ".join(facts.names[:_SHOWN_NAMES]) or "no name"
     more = len(facts.names) - _SHOWN_NAMES
     of = f"the certificate of {whose} for {names}{f' and {more} more' if more > 0 else ''}, signed by {facts.issuer}"
+    return check_days(check, of, facts, now, cure)
+
+
+def check_days(check: str, of: str, facts: CertificateFacts, now: dt.datetime, cure: str) -> CheckResult:
+    """Whether a certificate is valid, and for how many days. `of`: the words for the certificate."""
     if now < facts.begins:
         late = f"{of}, is not valid before {facts.begins:%Y-%m-%d %H:%M} UTC"
         return CheckResult(check, WRONG, late, "correct the clock of this machine, or of the one that made it")
