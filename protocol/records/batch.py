@@ -240,11 +240,14 @@ def with_codec_steps(view: Buffer, plain: Buffer, codec: int, level: int | None 
     return _assemble(header._replace(attributes=attributes, batch_length=_batch_length(body)), body)
 
 
-def iterate(view: Buffer, limit_bytes: int = codecs.MAX_OUTPUT_BYTES) -> Iterator[Record]:
+def iterate(
+    view: Buffer, limit_bytes: int = codecs.MAX_OUTPUT_BYTES, *, name_errors: str = "strict"
+) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, decompressed, with their offsets and timestamps in ms.
 
-    Keys, values and headers are copies. `limit_bytes`: of the decompressed records. Raises KafkaError: CORRUPT_MESSAGE,
-    MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record.
+    Keys, values and headers are copies. `limit_bytes`: of the decompressed records. `name_errors`: the treatment of a
+    header's name that is not UTF-8, as for `bytes.decode`. Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or
+    UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record.
     """
     header = read_header(view)
     body = memoryview(view)[HEADER_SIZE : header.size]
@@ -255,7 +258,7 @@ def iterate(view: Buffer, limit_bytes: int = codecs.MAX_OUTPUT_BYTES) -> Iterato
     position = 0
     try:
         for number in range(1, header.records_count + 1):
-            timestamp_delta, offset_delta, key, value, headers, position = _read_record(data, position)
+            timestamp_delta, offset_delta, key, value, headers, position = _read_record(data, position, name_errors)
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
             _check_timestamp(timestamp)
             if not 0 <= offset_delta <= last_delta:
@@ -415,7 +418,9 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position:end], end
 
 
-def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, bytes | None, list[Header], int]:
+def _read_record(
+    data: bytes, position: int, name_errors: str
+) -> tuple[int, int, bytes | None, bytes | None, list[Header], int]:
     """Return timestamp delta, offset delta, key, value and headers of one record, and the position after it.
 
     The load of a log reads millions of records. So a key or a value with a length of one byte is read without a call.
@@ -443,7 +448,7 @@ def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, by
         value = data[start:position]
     headers: list[Header] = []
     if data[position]:
-        headers, position = _read_headers(data, position)
+        headers, position = _read_headers(data, position, name_errors)
     else:
         position += 1
     if position != end or end > len(data):
@@ -451,7 +456,7 @@ def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, by
     return timestamp_delta, offset_delta, key, value, headers, position
 
 
-def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
+def _read_headers(data: bytes, position: int, name_errors: str) -> tuple[list[Header], int]:
     count, position = read_varint(data, position)
     if not 0 < count <= len(data) - position:
         raise IndexError(f"a count of {count} headers")
@@ -461,7 +466,7 @@ def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
         if name is None:
             raise IndexError("a header without a name")
         content, position = _read_bytes(data, position)
-        headers.append((name.decode(), content))
+        headers.append((name.decode(errors=name_errors), content))
     return headers, position
 
 

@@ -109,9 +109,12 @@ class PieceReader:
 
 
 def iterate(header: BatchHeader, content: memoryview) -> Iterator[Record]:
-    """The records of one batch, or of one message or wrapper of magic 0 or 1. Raises KafkaError."""
+    """The records of one batch, or of one message or wrapper of magic 0 or 1. Raises KafkaError.
+
+    Names of headers that are not UTF-8 have escapes: no broker checks them, and no consumer of Java fails on one.
+    """
     if header.magic == batch.MAGIC:
-        return batch.iterate(content, MOST_PLAIN_BYTES)
+        return batch.iterate(content, MOST_PLAIN_BYTES, name_errors="backslashreplace")
     return legacy.iterate(content)
 
 

@@ -55,3 +55,16 @@ def test_any_bytes_are_messages_or_an_error_of_kafka(noise: bytes, at: int) -> N
     for data in (noise, whole[:at] + noise + whole[at:], whole[:at] + noise + whole[at + len(noise) :]):
         with suppress(KafkaError):
             assert all(message.record is not None for message in reader(data).messages(0))
+
+
+def test_a_header_name_that_is_not_utf_8_has_escapes() -> None:
+    records = [Record(-1, 5, None, b"a", [("good", b"1"), ("XXname", b"2")]), Record(-1, 6, None, b"b")]
+    data = batch.build(records, base_offset=10)
+    at = data.index(b"XX")
+    data[at : at + 2] = b"\xff\xfe"
+    batch.set_crc(data)
+    first, second = reader(bytes(data)).messages(10)
+    assert first.record.headers == [("good", b"1"), (r"\xff\xfename", b"2")]
+    assert (first.fault, second.fault, second.record.value) == (None, None, b"b")
+    with pytest.raises(KafkaError, match="cannot be read"):
+        list(batch.iterate(data))
