@@ -5,7 +5,8 @@ Every request passes here first:
 - `Host` on the loopback interface is an address or `localhost`; otherwise 421, as the broker's HTTP listener answers.
 - A request of another site's page (`Sec-Fetch-Site`, `Origin`) gets nothing below `/api/`: 403.
 - A request that is no GET or HEAD has the visitor's cookie, and the visitor's token in `X-Headgate-CSRF`: else 403.
-- A body has at most `BODY_BYTES`, that of a change `CHANGE_BYTES`: 413. It is read after the token was checked.
+- A body has at most `BODY_BYTES`, that of a change `CHANGE_BYTES`: 413. It is read after the token was checked, and
+  comes within `BODY_S`: 408.
 
 Every answer forbids scripts, styles and connections of other places, frames, and guessing of types; answers below
 `/api/` are not stored.
@@ -21,6 +22,8 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import trio
+
 from headgate.protocol.security.host_header import is_of_this_machine
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 BODY_BYTES: Final = 1 << 16
 CHANGE_BYTES: Final = 1 << 21
 """Of a change: a message has a mebibyte by default, and its bytes have two digits each."""
+BODY_S: Final = 30.0
 API: Final = "/api/"
 CHANGES: Final = "/api/changes/"
 CSRF_HEADER: Final = b"x-headgate-csrf"
@@ -54,6 +58,8 @@ FOREIGN_SITE: Final = RefusedRequest(403, "a page of another site asks; the cons
 NO_TOKEN: Final = RefusedRequest(403, "the token of the session is missing in X-Headgate-CSRF; load the page again")
 TOO_LARGE: Final = RefusedRequest(413, f"a request has at most {BODY_BYTES} bytes")
 LARGE_CHANGE: Final = RefusedRequest(413, f"a change has at most {CHANGE_BYTES >> 20} MiB; larger ones need a program")
+
+TOO_SLOW: Final = RefusedRequest(408, f"a request is sent within {BODY_S:.0f} s")
 
 
 def content_policy(page: bytes) -> str:
@@ -152,25 +158,26 @@ class Protection:
             await answer.refuse(refusal)
             return
         if scope["method"] not in _READING:
-            limit = body_limit(scope["path"])
-            body = await _read(receive, limit.size_bytes)
-            if body is None:
-                await answer.refuse(limit.refusal)
+            body = await _read(receive, body_limit(scope["path"]))
+            if isinstance(body, RefusedRequest):
+                await answer.refuse(body)
                 return
             receive = _replay(body, receive)
         await self._app(scope, receive, answer)
 
 
-async def _read(receive: Receive, limit_bytes: int) -> bytes | None:
-    """The body of a request; None for a larger one."""
+async def _read(receive: Receive, limit: BodyLimit) -> bytes | RefusedRequest:
+    """The body of a request, or its refusal."""
     body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > limit_bytes:
-            return None
-        if not message.get("more_body", False):
-            return bytes(body)
+    with trio.move_on_after(BODY_S):
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > limit.size_bytes:
+                return limit.refusal
+            if not message.get("more_body", False):
+                return bytes(body)
+    return TOO_SLOW
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

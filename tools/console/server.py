@@ -1,4 +1,8 @@
-"""The server: hypercorn's trio worker on sockets that are given, until SIGTERM or SIGINT."""
+"""The server: hypercorn's trio worker on sockets that are given, until SIGTERM or SIGINT.
+
+`keep_alive_timeout` bounds the time from a connection's begin, or the end of an answer, to the end of the next
+request's head: an idle connection and a head that is never finished end alike.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,24 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
-from hypercorn.config import Config, Sockets
-from hypercorn.trio.run import worker_serve
-from hypercorn.utils import wrap_app
+from hypercorn.config import Config
 
 from headgate.tools.console.app import make_app
 from headgate.tools.console.cluster_access import ClusterAccess
+from headgate.tools.console.open_connections import OpenConnections
 
 if TYPE_CHECKING:
-    from hypercorn.typing import ASGIFramework
     from starlette.types import ASGIApp
 
     from headgate.tools.console.visitors import Visitors
 
-BACKLOG: Final = 64
 HEAD_BYTES: Final = 1 << 16
 """Of a request: a list of the rows in sight is a part of its address."""
 GRACE_S: Final = 0.5
+KEEP_ALIVE_S: Final = 20.0
 
 
 class ListeningSockets(NamedTuple):
@@ -49,20 +50,9 @@ class ServerConfig(Config):
     errorlog = logging.getLogger("headgate.console.http")
     include_server_header = False
     graceful_timeout = GRACE_S
-    shutdown_timeout = 1.0
-    keep_alive_timeout = 60
+    keep_alive_timeout = KEEP_ALIVE_S
     ssl_handshake_timeout = 10
     h11_max_incomplete_size = HEAD_BYTES
-    backlog = BACKLOG
-
-    def __init__(self, sockets: ListeningSockets) -> None:
-        self._sockets = sockets
-
-    def create_sockets(self) -> Sockets:
-        return Sockets(list(self._sockets.secure), list(self._sockets.plain), [])
-
-    def create_ssl_context(self) -> ssl.SSLContext | None:
-        return self._sockets.tls
 
 
 def run(
@@ -74,16 +64,12 @@ def run(
 
 async def _run(made: tuple[ASGIApp, Visitors], sockets: ListeningSockets, ready: Callable[[], None]) -> None:
     app, visitors = made
-    config = ServerConfig(sockets)
-    is_stopping = trio.Event()
-    serve = partial(
-        worker_serve, wrap_app(cast("ASGIFramework", app), 0, "asgi"), config, shutdown_trigger=is_stopping.wait
-    )
+    connections, is_stopping = OpenConnections(app, ServerConfig()), trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(visitors.sweep)
             async with trio.open_nursery() as serving:
-                await serving.start(serve)
+                await serving.start(connections.serve, sockets.plain, sockets.secure, sockets.tls, is_stopping)
                 ready()
                 await anext(signals)
                 is_stopping.set()

@@ -47,9 +47,15 @@ class Peer:
         return await self.ask(path, "POST", {"x-headgate-csrf": self.token} | named, body)
 
     async def ask(
-        self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
+        self,
+        path: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        is_whole: bool = True,
     ) -> Answer:
-        """Send a request, and wait for all of the answer."""
+        """Send a request, and wait for all of the answer. Without `is_whole` the body has no end."""
         given = {**self.headers, **(headers or {})}
         target, _, query = path.partition("?")
         scope = {
@@ -65,7 +71,7 @@ class Peer:
             "client": ("127.0.0.1", 50_000),
             "headers": [(name.encode(), value.encode()) for name, value in given.items()],
         }
-        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": not is_whole}]
         sent: list[Message] = []
 
         async def receive() -> Message:

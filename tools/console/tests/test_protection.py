@@ -7,6 +7,7 @@ import hashlib
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from headgate.tools.console import protection
 from headgate.tools.console.app import PAGE, make_app
@@ -104,6 +105,16 @@ def test_a_change_is_larger_than_other_requests_after_its_token(peer: Peer) -> N
         assert (answer.status, answer.json) == (413, {"error": LARGE_CHANGE.sentence})
 
     trio.run(run)
+
+
+def test_a_body_without_an_end_is_refused(peer: Peer) -> None:
+    async def run() -> None:
+        await peer.begin()
+        headers = {"x-headgate-csrf": peer.token}
+        answer = await peer.ask("/api/logout", "POST", headers, b"{", is_whole=False)
+        assert answer.status == 408
+
+    trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
 def test_every_answer_has_the_policy(peer: Peer) -> None:

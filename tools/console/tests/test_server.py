@@ -1,16 +1,10 @@
 """The server's settings: bounds that hypercorn keeps. tests/test_command.py starts it."""
 
-import socket
-
-from headgate.tools.console.server import HEAD_BYTES, ListeningSockets, ServerConfig
+from headgate.tools.console.server import GRACE_S, HEAD_BYTES, KEEP_ALIVE_S, ServerConfig
 
 
-def test_the_sockets_are_those_that_are_given() -> None:
-    here, there = socket.socketpair()
-    with here, there:
-        config = ServerConfig(ListeningSockets([here], [there]))
-        sockets = config.create_sockets()
-        assert (sockets.insecure_sockets, sockets.secure_sockets, sockets.quic_sockets) == ([here], [there], [])
-        assert config.create_ssl_context() is None
-        assert config.h11_max_incomplete_size == HEAD_BYTES
-        assert not config.include_server_header
+def test_hypercorn_has_the_bounds_of_the_console() -> None:
+    config = ServerConfig()
+    assert config.h11_max_incomplete_size == HEAD_BYTES
+    assert (config.keep_alive_timeout, config.graceful_timeout) == (KEEP_ALIVE_S, GRACE_S)
+    assert not config.include_server_header
