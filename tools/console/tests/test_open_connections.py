@@ -21,30 +21,32 @@ LARGE = bytes(32 << 20)
 LIMIT_S = 20
 
 
-async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application: `/large` has 32 MB, `/fault` fails, others answer with two letters."""
-    del receive
-    if scope["path"] == "/fault":
-        raise ValueError("a fault of a test")
-    body = LARGE if scope["path"] == "/large" else b"ok"
-    length = str(len(body)).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
-    await send({"type": "http.response.body", "body": body})
-
-
 class Server:
-    """A server, and its address."""
+    """A server, and its address. `/large` has 32 MB, `/fault` fails, others answer with two letters."""
 
     def __init__(self, **bounds: int) -> None:
         self.config = ServerConfig()
-        self.connections = OpenConnections(answer, self.config, **bounds)
+        self.connections = OpenConnections(self.answer, self.config, **bounds)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.stop = trio.Event()
+        self.has_left = trio.Event()
+        """The browser is gone, or has its answer."""
         self.clients: list[trio.SocketStream] = []
 
     async def connect(self) -> trio.SocketStream:
         self.clients.append(await trio.open_tcp_stream("127.0.0.1", self.listener.getsockname()[1]))
         return self.clients[-1]
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/fault":
+            raise ValueError("a fault of a test")
+        body = LARGE if scope["path"] == "/large" else b"ok"
+        length = str(len(body)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": body})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.has_left.set()
 
 
 @asynccontextmanager
@@ -113,8 +115,7 @@ def test_a_browser_that_stops_reading_is_disconnected() -> None:
         async with started(server):
             stream = await server.connect()
             await stream.send_all(REQUEST.replace(b"/ ", b"/large ", 1))
-            await until_count(server, 1)
-            await until_count(server, 0)
+            await server.has_left.wait()
 
     run(test)
 
