@@ -93,6 +93,16 @@ async def _obey(
         return
 
 
+def _check_console(config: BrokerConfig) -> None:
+    """Check the files of the console's settings. Raises ConfigError."""
+    if config.headgate_console_listeners and (
+        config.headgate_console_schemas or config.headgate_console_descriptor_set
+    ):
+        from headgate.gateway.console.console_listener import check_files
+
+        check_files(config)
+
+
 def _reload(parts: BrokerParts, service: ServiceManager | None) -> None:
     if service is None:
         parts.reload_tls()
@@ -137,6 +147,7 @@ class Broker:
         self._addresses = Addresses.of(config) if addresses is None else addresses
         self._ports: dict[str, int] = {}
         try:
+            _check_console(config)
             self.parts = BrokerParts(config, seams or Seams(), self._addresses.bind if addresses else lambda: None)
         except BaseException:
             self._addresses.close()

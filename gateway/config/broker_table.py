@@ -85,6 +85,10 @@ class Settings:
       " It is a process of its own, which the first visit starts (pip install 'headgate[console]')."))
     headgate_console_write: bool = row(BOOLEAN, "false", "",
      "Whether visitors of the console may change the cluster, each as the own login allows; without it the console only reads.")
+    headgate_console_schemas: str = row(STRING, "", "",
+     "Schemas of Avro for the console's messages: a folder with <id>.avsc and <subject>.avsc, or a registry with Confluent's API (http://...).")
+    headgate_console_descriptor_set: str = row(STRING, "", "",
+     "Message types of Protobuf for the console's messages: a file of protoc --include_imports --descriptor_set_out=file.")
     headgate_metrics_detail: str = row(STRING, "partition", "broker|topic|partition",
      "How finely metrics are shown: broker (sums alone), topic, or partition (the most samples).")
     headgate_metrics_listener: tuple[HttpAddress, ...] = row(STRING, "", "",

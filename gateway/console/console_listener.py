@@ -16,11 +16,12 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
 
-from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.config.listeners import is_every_address
 from headgate.gateway.runtime.own_program import command_of
 
@@ -55,6 +56,24 @@ def is_installed() -> bool:
     return all(find_spec(name) is not None for name in _MODULES)
 
 
+def check_files(config: BrokerConfig) -> None:
+    """Check that the files of the console's settings exist; the console reads them. Raises ConfigError."""
+    schemas, descriptor_set = config.headgate_console_schemas, config.headgate_console_descriptor_set
+    problems = []
+    if schemas and not schemas.startswith(("http://", "https://")) and not Path(schemas).is_dir():
+        problems.append(
+            f"headgate.console.schemas={schemas}: there is no such folder; name one with files <id>.avsc, or a registry"
+            " (http://...)"
+        )
+    if descriptor_set and not Path(descriptor_set).is_file():
+        problems.append(
+            f"headgate.console.descriptor.set={descriptor_set}: there is no such file; protoc --include_imports"
+            " --descriptor_set_out=file writes one"
+        )
+    if problems:
+        raise ConfigError(problems)
+
+
 def make_command(config: BrokerConfig, endpoints: Sequence[str], http_endpoints: Sequence[str]) -> ConsoleCommand:
     """The console of this broker. `endpoints`: NAME://host:port of its listeners."""
     protocols = config.listener_security_protocol_map
@@ -69,6 +88,10 @@ def make_command(config: BrokerConfig, endpoints: Sequence[str], http_endpoints:
         arguments += ["--http", ",".join(plain)]
     if config.headgate_console_write:
         arguments.append("--write")
+    if config.headgate_console_schemas:
+        arguments += ["--schemas", config.headgate_console_schemas]
+    if config.headgate_console_descriptor_set:
+        arguments += ["--descriptor-set", config.headgate_console_descriptor_set]
     return ConsoleCommand(arguments, "" if protocol == "PLAINTEXT" else _properties(config, protocol))
 
 

@@ -18,7 +18,7 @@ import pytest
 from headgate.gateway.app import adoption
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
-from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.network.addresses import Addresses
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.builders import HandlerBroker
@@ -313,6 +313,17 @@ def test_an_address_in_use_refuses_before_any_write(
     host.settings[name] = f"{scheme}://127.0.0.1:0"
     if not is_adopting:
         host.start()
+
+
+def test_missing_schemas_of_the_console_refuse_before_any_write(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    before = host.state()
+    host.settings["headgate.console.schemas"] = "/nowhere"
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        host.start()
+    assert host.state() == before
+    host.settings["headgate.console.listeners"] = ""
+    host.start()
 
 
 def test_a_refused_start_founds_no_second_cluster_of_an_id(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
 import trio.lowlevel
 
-from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.console import console_listener
-from headgate.gateway.console.console_listener import ConsoleCommand, ConsoleListener, make_command
+from headgate.gateway.console.console_listener import ConsoleCommand, ConsoleListener, check_files, make_command
 
 SERVES = """
 import os, socket, sys
@@ -148,6 +149,26 @@ def test_the_console_takes_the_simplest_listener(endpoints: list[str], bootstrap
 def test_the_console_writes_if_the_setting_says_so() -> None:
     config = BrokerConfig.load("headgate.console.write=true\n")
     assert list(make_command(config, ["PLAINTEXT://h:1"], []).arguments) == ["--bootstrap-server", "h:1", "--write"]
+
+
+def test_the_console_has_the_schemas_of_the_settings(tmp_path: Path) -> None:
+    descriptors = tmp_path / "types.bin"
+    descriptors.touch()
+    schemas = f"headgate.console.schemas={tmp_path}\nheadgate.console.descriptor.set={descriptors}\n"
+    config = BrokerConfig.load(schemas)
+    check_files(config)
+    given = ["--schemas", str(tmp_path), "--descriptor-set", str(descriptors)]
+    assert list(make_command(config, ["PLAINTEXT://h:1"], []).arguments) == ["--bootstrap-server", "h:1", *given]
+
+
+def test_missing_files_of_the_console_are_refused() -> None:
+    check_files(BrokerConfig.load("headgate.console.schemas=http://registry:8081\n"))
+    config = BrokerConfig.load("headgate.console.schemas=/nowhere\nheadgate.console.descriptor.set=/nowhere.bin\n")
+    with pytest.raises(ConfigError) as refused:
+        check_files(config)
+    folder, file = refused.value.problems
+    assert folder.startswith("headgate.console.schemas=/nowhere: there is no such folder")
+    assert file.startswith("headgate.console.descriptor.set=/nowhere.bin: there is no such file")
 
 
 def test_the_extra_is_installed_for_the_tests() -> None:
