@@ -150,7 +150,7 @@ def _lost_of_group(
 
 def _delete_groups(cluster: Cluster, names: list[str]) -> ChangeResult:
     gone, failures = delete_whole_groups(cluster, names)
-    return ChangeResult([f"The group {name} is deleted" for name in gone], failures)
+    return ChangeResult([f"The group {name} is deleted" for name in gone], failures, {"deleted": gone})
 
 
 def _lost(subject: str, offsets: CommittedOffsets, partition: TopicPartition) -> ChangeLine:

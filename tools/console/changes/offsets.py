@@ -234,7 +234,7 @@ def _lag(change: OffsetChange) -> str:
     if change.is_unchanged:
         return f"lag {after}"
     is_known = change.before is not None and change.start <= change.before.offset <= change.end
-    before = f"{change.end - change.before.offset:,}, then " if is_known and change.before else ""
+    before = f"{change.end - change.before.offset:,} → " if is_known and change.before else ""
     return f"lag {before}{after}"
 
 

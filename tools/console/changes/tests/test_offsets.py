@@ -53,9 +53,9 @@ def test_every_offset_of_a_group_to_the_start(model: ModelCluster) -> None:
     plan = plan_of(all_topics="true", to="earliest")
     assert plan.summary == "Move 3 offsets of the group billing to the start: 1,552 records are read again"
     assert plan.lines == [
-        ChangeLine("audit-0", "50", "start", "offset 0; 50 records are read again; lag 0, then 50"),
-        ChangeLine("orders-0", "12", "start", "offset 10; 2 records are read again; lag 8, then 10"),
-        ChangeLine("orders-1", "1,500", "start", "offset 0; 1,500 records are read again; lag 500, then 2,000"),
+        ChangeLine("audit-0", "50", "start", "offset 0; 50 records are read again; lag 0 → 50"),
+        ChangeLine("orders-0", "12", "start", "offset 10; 2 records are read again; lag 8 → 10"),
+        ChangeLine("orders-1", "1,500", "start", "offset 0; 1,500 records are read again; lag 500 → 2,000"),
     ]
     assert plan.command == "headgate groups reset billing --to earliest --all-topics --execute"
     assert (plan.problems, plan.warnings, plan.confirmation) == ([], [], "")
@@ -70,7 +70,7 @@ def test_topics_to_a_time(model: ModelCluster) -> None:
     assert plan.summary == f"Move 1 offset of the group billing to {TIME}: 3 records are skipped"
     assert plan.lines == [
         ChangeLine("audit-0", "50", "end", "offset 50; unchanged; lag 0; nothing is so new: the end"),
-        ChangeLine("orders-0", "12", "15", "3 records are skipped; lag 8, then 5"),
+        ChangeLine("orders-0", "12", "15", "3 records are skipped; lag 8 → 5"),
     ]
     assert plan.command == f"headgate groups reset billing --to {TIME} --topic orders:0 --topic audit --execute"
     assert applied(plan) == (["1 offset of the group billing is changed"], [])
@@ -83,17 +83,17 @@ def test_topics_to_a_time(model: ModelCluster) -> None:
     [
         (
             "-100",
-            ChangeLine("orders-1", "1,500", "1,400", "100 records are read again; lag 500, then 600"),
+            ChangeLine("orders-1", "1,500", "1,400", "100 records are read again; lag 500 → 600"),
             "--by -100",
         ),
-        ("+1", ChangeLine("orders-1", "1,500", "1,501", "1 record is skipped; lag 500, then 499"), "--by 1"),
+        ("+1", ChangeLine("orders-1", "1,500", "1,501", "1 record is skipped; lag 500 → 499"), "--by 1"),
         (
             "900",
             ChangeLine(
                 "orders-1",
                 "1,500",
                 "end",
-                "offset 2,000; 500 records are skipped; lag 500, then 0; 2400 is beyond the end",
+                "offset 2,000; 500 records are skipped; lag 500 → 0; 2400 is beyond the end",
             ),
             "--by 900",
         ),
@@ -157,7 +157,7 @@ def test_several_groups_stand_before_their_partitions(model: ModelCluster) -> No
     plan = plan_of(group=["billing", "copy of billing"], topic="orders:1", to="1600")
     assert plan.summary == "Move 2 offsets of 2 groups to 1600: 100 records are skipped"
     assert plan.lines == [
-        ChangeLine("billing orders-1", "1,500", "1,600", "100 records are skipped; lag 500, then 400"),
+        ChangeLine("billing orders-1", "1,500", "1,600", "100 records are skipped; lag 500 → 400"),
         ChangeLine("copy of billing orders-1", None, "1,600", "lag 400; the group is new"),
     ]
     assert plan.warnings == ["the group copy of billing is new: the change makes it"]

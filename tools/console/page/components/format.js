@@ -92,6 +92,19 @@ export function exactTime(ms) {
   return isKnown(ms) && ms >= 0 && ms <= 8.64e15 ? `${new Date(ms).toISOString()} (${ms})` : "";
 }
 
+/** The text of an input of the type datetime-local, in the visitor's zone, from ms. */
+export function inputTime(ms) {
+  const time = new Date(Number(ms));
+  if (!ms || Number.isNaN(time.getTime())) return "";
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 23);
+}
+
+/** The ms of such a text as text; null if it is no time. */
+export function inputMs(text) {
+  const ms = text ? new Date(text).getTime() : NaN;
+  return Number.isNaN(ms) ? null : String(ms);
+}
+
 /** "3 min ago". */
 export function formatAgo(ms, now = Date.now()) {
   if (!isKnown(ms) || ms < 0) return UNKNOWN;

@@ -1,14 +1,17 @@
 // One group: lag by partition and by topic, and its members.
+import { mayWrite } from "../components/api.js";
 import { formatTime, isKnown } from "../components/format.js";
 import { GroupState, OffsetStatus, Verdict } from "../components/group_badges.js";
 import { html, useEffect, useMemo, useState } from "../components/html.js";
 import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
-import { address, setQuery } from "../components/route.js";
+import { address, go, setQuery } from "../components/route.js";
 import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
+import { DeleteGroups, DeleteTopicOffsetsDialog, MoveOffsets, MoveTopicDialog, useOffsetEditor } from "./group_changes.js";
 
 const COMMITTED = "read_committed";
+const SPARK = "spark";
 const OF_SPARK = "spark:";
 const MANY = 200; // partitions of a group
 
@@ -16,12 +19,19 @@ export default function GroupPage({ values, query }) {
   const { group } = values;
   const isolation = query.isolation === COMMITTED ? COMMITTED : null;
   const { data, error, isLoading, reload } = useGroup(group, isolation);
-  return html`<${PageHead} title=${group} path=${[["Groups", address("/groups")]]}>
+  const actions = data && data.type !== SPARK && html`<${GroupActions} data=${data} onDone=${reload} />`;
+  return html`<${PageHead} title=${group} path=${[["Groups", address("/groups")]]} actions=${actions}>
       ${data?.state && html`<${GroupState} state=${data.state} />`} ${data && html`<${Badge}>${data.type}<//>`}
       ${data?.verdict && html`<${Verdict} verdict=${data.verdict} />`}
     <//>
     ${error && html`<${Failure} error=${error} retry=${reload} />`} ${isLoading && html`<${Loading} what="the group" />`}
-    ${data && html`<${Group} data=${data} tab=${query.tab} isolation=${isolation} />`}`;
+    ${data && html`<${Group} data=${data} tab=${query.tab} isolation=${isolation} onDone=${reload} />`}`;
+}
+
+function GroupActions({ data, onDone }) {
+  const topics = useMemo(() => [...new Set(data.partitions.map((row) => row.topic))], [data]);
+  return html`<${MoveOffsets} groups=${[data.group]} topics=${topics} onDone=${onDone} />
+    <${DeleteGroups} groups=${[data.group]} onDone=${({ deleted }) => deleted.length && go(address("/groups"))} />`;
 }
 
 /** The group by the cluster, with verdicts by the brokers' survey; a query of Spark is known to the survey alone. */
@@ -29,7 +39,7 @@ function useGroup(group, isolation) {
   const mayBeOfSpark = group.startsWith(OF_SPARK);
   const { data: survey, error: failure } = useResource("lag_survey", { group }, { everyMs: 10_000 });
   const surveyed = survey?.groups?.[0];
-  const isOfSpark = mayBeOfSpark && surveyed?.type === "spark";
+  const isOfSpark = mayBeOfSpark && surveyed?.type === SPARK;
   const isAsked = !mayBeOfSpark || Boolean(failure) || (survey !== null && !isOfSpark);
   const parameters = { group, isolation_level: isolation };
   const [isLarge, setLarge] = useState(false);
@@ -64,14 +74,14 @@ function withVerdicts(partitions, surveyed) {
   });
 }
 
-function Group({ data, tab = "partitions", isolation }) {
+function Group({ data, tab = "partitions", isolation, onDone }) {
   const topics = useMemo(() => byTopic(data.partitions), [data]);
   const tabs = [
     { name: "partitions", title: `Partitions (${data.partitions.length})` },
     { name: "topics", title: `Topics (${topics.length})` },
     { name: "members", title: `Members (${data.members.length})` },
   ];
-  const isOfSpark = data.type === "spark";
+  const isOfSpark = data.type === SPARK;
   const outside = data.partitions_out_of_range;
   return html`<${Figures}
       items=${[
@@ -86,8 +96,8 @@ function Group({ data, tab = "partitions", isolation }) {
     <${Missing} missing=${data.missing} />
     ${!data.verdict && data.survey?.missing.verdicts && html`<p class="soft">No verdicts: ${data.survey.missing.verdicts}.</p>`}
     <${Tabs} label="Parts of the group" tabs=${tabs} chosen=${tab} onChoose=${chooseTab} />
-    ${tab === "partitions" && html`<${Partitions} data=${data} isolation=${isolation} />`}
-    ${tab === "topics" && html`<${Topics} rows=${topics} />`} ${tab === "members" && html`<${Members} data=${data} />`}`;
+    ${tab === "partitions" && html`<${Partitions} data=${data} isolation=${isolation} onDone=${onDone} />`}
+    ${tab === "topics" && html`<${Topics} data=${data} rows=${topics} onDone=${onDone} />`} ${tab === "members" && html`<${Members} data=${data} />`}`;
 }
 
 /** A row for each topic: sums of records, and the largest age. */
@@ -113,8 +123,38 @@ const TOPIC_COLUMNS = [
   { name: "lag_ms", title: "Lag in time", value: (row) => row.lag_ms, reason: () => NO_AGE, kind: "duration", width: "120px" },
 ];
 
-function Topics({ rows }) {
-  return html`<${List} name="topics" columns=${TOPIC_COLUMNS} rows=${rows} rowKey=${(row) => row.topic} empty=${html`<${NoOffsets} />`} />`;
+/** Topics with buttons for the offsets of one. */
+function Topics({ data, rows, onDone }) {
+  const [open, setOpen] = useState(null);
+  const isChangeable = mayWrite() && data.type !== SPARK;
+  const columns = isChangeable
+    ? [...TOPIC_COLUMNS.map((column) => ({ ...column, isWideOnly: column.name !== "topic" })), changeColumn(setOpen)]
+    : TOPIC_COLUMNS;
+  const close = () => setOpen(null);
+  const empty = html`<${NoOffsets} />`;
+  return html`<${List} name="topics" columns=${columns} rows=${rows} rowKey=${(row) => row.topic} empty=${empty} />
+    ${open && html`<${open.dialog} group=${data.group} topic=${open.topic} onClose=${close} onDone=${onDone} />`}`;
+}
+
+function changeColumn(setOpen) {
+  const open = (row, dialog) => () => setOpen({ topic: row.topic, dialog });
+  return {
+    name: "change",
+    title: "Offsets",
+    value: () => null,
+    cell: (row) => html`<span class="row tight">
+      <button class="button small" aria-label=${`Move offsets of ${row.topic}`} onClick=${open(row, MoveTopicDialog)}>Move</button>
+      <button
+        class="button small danger"
+        aria-label=${`Delete offsets of ${row.topic}`}
+        onClick=${open(row, DeleteTopicOffsetsDialog)}
+      >
+        Delete
+      </button>
+    </span>`,
+    width: "160px",
+    isUnsorted: true,
+  };
 }
 
 const PARTITION_COLUMNS = [
@@ -188,13 +228,14 @@ const METADATA_COLUMN = {
   isWideOnly: true,
 };
 
-function Partitions({ data, isolation }) {
+function Partitions({ data, isolation, onDone }) {
   const has = (name) => data.partitions.some((row) => row[name]);
-  const columns = [
+  const all = [
     ...PARTITION_COLUMNS,
     ...(has("verdict") ? [VERDICT_COLUMN] : []),
     ...(has("metadata") ? [METADATA_COLUMN] : []),
   ];
+  const { columns, tools, dialog, isEditing } = useOffsetEditor({ group: data.group, columns: all, onDone });
   return html`<${List}
     name="partitions"
     columns=${columns}
@@ -202,7 +243,9 @@ function Partitions({ data, isolation }) {
     rowKey=${(row) => `${row.topic}-${row.partition}`}
     empty=${html`<${NoOffsets} />`}
   >
-    ${data.type !== "spark" &&
+    ${data.type !== SPARK && data.partitions.length > 0 && tools}
+    ${data.type !== SPARK &&
+    !isEditing &&
     html`<label class="row" title="Partitions end at their last stable offset, before the first open transaction">
       <input
         type="checkbox"
@@ -211,7 +254,8 @@ function Partitions({ data, isolation }) {
       />
       read_committed
     </label>`}
-  <//>`;
+  <//>
+  ${dialog}`;
 }
 
 function NoOffsets() {

@@ -1,12 +1,14 @@
 // Groups of every kind: names, types and states at once, members and lag for the rows in sight.
+import { mayWrite } from "../components/api.js";
 import { useFiguresInSight } from "../components/figures_in_sight.js";
 import { formatShare } from "../components/format.js";
 import { GroupState, lagReason, Verdict } from "../components/group_badges.js";
-import { html, useEffect, useMemo } from "../components/html.js";
+import { html, useEffect, useMemo, useState } from "../components/html.js";
 import { Badge, Empty, Failure, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { address, go } from "../components/route.js";
 import { List } from "../components/table.js";
+import { DeleteGroups, MoveOffsets } from "./group_changes.js";
 
 const AT_ONCE = 100;
 
@@ -93,7 +95,8 @@ export default function GroupsPage() {
   const { data, error, isLoading, reload } = useResource("groups", {}, { everyMs: 10_000 });
   if (isLoading) return html`<${Loading} what="groups" />`;
   return html`<${PageHead} title="Groups" />
-    ${error && html`<${Failure} error=${error} retry=${reload} />`} ${data && html`<${Groups} data=${data} />`}`;
+    ${error && html`<${Failure} error=${error} retry=${reload} />`}
+    ${data && html`<${Groups} data=${data} onDone=${reload} />`}`;
 }
 
 /** The groups of the cluster, and those that only the brokers' survey has: queries of Spark. */
@@ -112,7 +115,7 @@ function useListed(data) {
   return { listed, hasVerdicts: Boolean(survey?.groups) };
 }
 
-function Groups({ data }) {
+function Groups({ data, onDone }) {
   const { listed, hasVerdicts } = useListed(data);
   const { figures, missing, error, loading, onVisible, loadAll } = useFiguresInSight({
     resource: "group_figures",
@@ -129,11 +132,15 @@ function Groups({ data }) {
   }, [wanted.length]);
   const seen = useMemo(() => (shown) => onVisible(shown.filter((row) => row.has_offsets)), [onVisible]);
   const isPartial = wanted.length > AT_ONCE && wanted.some((name) => !figures.has(name));
+  const [chosen, toggle, forget] = useChosen();
+  const chosenRows = rows.filter((row) => chosen.has(row.group));
+  const shown = columns(missing, hasVerdicts);
   return html`<${Missing} missing=${{ ...data.missing, ...missing }} /> ${error && html`<${Failure} error=${error} />`}
+    ${chosenRows.length > 0 && html`<${ChosenGroups} rows=${chosenRows} forget=${forget} onDone=${onDone} />`}
     <${List}
       name="groups"
       filterLabel="Filter groups"
-      columns=${columns(missing, hasVerdicts)}
+      columns=${mayWrite() ? [choiceColumn(chosen, toggle), ...shown] : shown}
       rows=${rows}
       rowKey=${(row) => row.group}
       onOpen=${(row) => go(address("/groups", row.group))}
@@ -152,4 +159,47 @@ function Groups({ data }) {
         ${loading === null ? "Load all lags" : `Loading ${formatShare(loading)}`}
       </button>`}
     <//>`;
+}
+
+/** Groups that the visitor has chosen: `[names, toggle(name), forget(names)]`. */
+function useChosen() {
+  const [chosen, setChosen] = useState(new Set());
+  const toggle = (name) => setChosen((before) => new Set(before.has(name) ? without(before, [name]) : [...before, name]));
+  return [chosen, toggle, (names) => setChosen((before) => new Set(without(before, names)))];
+}
+
+const without = (names, gone) => [...names].filter((name) => !gone.includes(name));
+
+function choiceColumn(chosen, toggle) {
+  return {
+    name: "choice",
+    title: "✓",
+    hint: "Choose groups, to change them together",
+    value: () => null,
+    cell: (row) =>
+      row.type !== "spark" &&
+      html`<input
+        type="checkbox"
+        aria-label=${`Choose ${row.group}`}
+        checked=${chosen.has(row.group)}
+        onChange=${() => toggle(row.group)}
+      />`,
+    width: "44px",
+    isUnsorted: true,
+  };
+}
+
+function ChosenGroups({ rows, forget, onDone }) {
+  const names = rows.map((row) => row.group);
+  const topics = [...new Set(rows.flatMap((row) => row.topics ?? []))].sort();
+  const deleted = (details) => {
+    forget(details.deleted);
+    onDone();
+  };
+  return html`<div class="row">
+    <strong>${names.length === 1 ? "1 group" : `${names.length} groups`} chosen</strong>
+    <${MoveOffsets} groups=${names} topics=${topics} onDone=${onDone} />
+    <${DeleteGroups} groups=${names} onDone=${deleted} />
+    <button class="button quiet" onClick=${() => forget(names)}>Choose none</button>
+  </div>`;
 }

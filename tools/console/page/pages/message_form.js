@@ -1,4 +1,5 @@
 // What to search: the fields of the form are the parameters of the address.
+import { inputMs, inputTime } from "../components/format.js";
 import { html, useState } from "../components/html.js";
 import { Input, Select } from "../components/form.js";
 import { useResource } from "../components/resource.js";
@@ -57,23 +58,11 @@ export function searchOf(topic, query) {
   return { ...search, start: search.start ?? DEFAULTS.start };
 }
 
-/** A time of an input in the visitor's zone, from ms. */
-function localTime(ms) {
-  const number = Number(ms);
-  if (!ms || Number.isNaN(new Date(number).getTime())) return "";
-  return new Date(number - new Date(number).getTimezoneOffset() * 60_000).toISOString().slice(0, 23);
-}
-
-function toMs(text) {
-  const ms = text ? new Date(text).getTime() : NaN;
-  return Number.isNaN(ms) ? "" : String(ms);
-}
-
 function submitted(event, topic) {
   event.preventDefault();
   const values = Object.fromEntries(new FormData(event.currentTarget));
-  values.time_ms = toMs(values.time);
-  values.until_ms = toMs(values.until);
+  values.time_ms = inputMs(values.time) ?? "";
+  values.until_ms = inputMs(values.until) ?? "";
   const query = Object.fromEntries(
     NAMES.filter((name) => values[name] && values[name] !== DEFAULTS[name]).map((name) => [name, values[name].trim()]),
   );
@@ -90,7 +79,7 @@ export function SearchForm({ topic, query }) {
       ${start === "offset" &&
       html`<${Input} label="Offset" name="offset" inputmode="numeric" pattern="[0-9]+" required value=${query.offset ?? ""} />`}
       ${start === "time" &&
-      html`<${Input} label="Time" name="time" type="datetime-local" step="0.001" required value=${localTime(query.time_ms)} />`}
+      html`<${Input} label="Time" name="time" type="datetime-local" step="0.001" required value=${inputTime(query.time_ms)} />`}
       <${Input} label="Partitions" name="partition" placeholder="all, or 0-3,7" size="12" value=${query.partition ?? ""} />
       <label class="field messages-text">
         <span>Text in key, value or headers</span>
@@ -123,7 +112,7 @@ function More({ query, start }) {
     <${Input} label="Header" name="header" placeholder="name, name=part, or /expression/" value=${query.header ?? ""} />
     <${Input} label="JMESPath on the value" name="jmespath" placeholder=${"amount > `100`"} value=${query.jmespath ?? ""} />
     ${start !== "live" &&
-    html`<${Input} label="Until" name="until" type="datetime-local" step="0.001" value=${localTime(query.until_ms)} />`}
+    html`<${Input} label="Until" name="until" type="datetime-local" step="0.001" value=${inputTime(query.until_ms)} />`}
     <${Select} label="Key format" name="key_format" options=${formats} value=${query.key_format ?? "auto"} />
     <${Select} label="Value format" name="value_format" options=${formats} value=${query.value_format ?? "auto"} />
     ${types.length > 0 &&
