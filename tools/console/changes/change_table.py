@@ -32,15 +32,14 @@ class ConsoleChange(NamedTuple):
 
 
 CHANGES: Final[dict[str, ConsoleChange]] = {
-    "delete_groups": ConsoleChange("groups:delete_groups"),
-    "delete_offsets": ConsoleChange("groups:delete_offsets"),
     "abort_transaction": ConsoleChange("abort_transaction:abort_transaction"),
     "add_partitions": ConsoleChange("add_partitions:add_partitions"),
     "alter_configs": ConsoleChange("alter_configs:alter_configs"),
     "create_topic": ConsoleChange("create_topic:create_topic"),
+    "delete_groups": ConsoleChange("groups:delete_groups"),
+    "delete_offsets": ConsoleChange("groups:delete_offsets"),
     "delete_records": ConsoleChange("delete_records:delete_records"),
     "delete_topics": ConsoleChange("delete_topics:delete_topics"),
-    "reset_offsets": ConsoleChange("offsets:reset_offsets"),
     "produce": ConsoleChange("produce:produce"),
     "add_acls": ConsoleChange("acls:add_acls"),
     "delete_acls": ConsoleChange("acls:delete_acls"),
@@ -48,4 +47,5 @@ CHANGES: Final[dict[str, ConsoleChange]] = {
     "delete_user": ConsoleChange("users:delete_user"),
     "set_quotas": ConsoleChange("quotas:set_quotas"),
     "delete_quotas": ConsoleChange("quotas:delete_quotas"),
+    "reset_offsets": ConsoleChange("offsets:reset_offsets"),
 }

@@ -11,6 +11,7 @@ import { List } from "../components/table.js";
 import { DeleteGroups, MoveOffsets } from "./group_changes.js";
 
 const AT_ONCE = 100;
+const SPARK = "spark";
 
 const VERDICT_COLUMN = {
   name: "verdict",
@@ -106,7 +107,7 @@ function useListed(data) {
     const rows = data.rows.map((row) => Object.fromEntries(data.columns.map((name, index) => [name, row[index]])));
     const surveyed = new Map((survey?.groups ?? []).map((group) => [group.group, group]));
     const known = new Set(rows.map((row) => row.group));
-    const others = [...surveyed.values()].filter(({ group }) => !known.has(group));
+    const others = [...surveyed.values()].filter(({ group, type }) => type === SPARK && !known.has(group));
     return [
       ...rows.map((row) => ({ ...row, verdict: surveyed.get(row.group)?.verdict ?? null })),
       ...others.map((group) => ({ ...group, has_offsets: false, measured_ms: survey.measured_ms })),
@@ -177,7 +178,7 @@ function choiceColumn(chosen, toggle) {
     hint: "Choose groups, to change them together",
     value: () => null,
     cell: (row) =>
-      row.type !== "spark" &&
+      row.type !== SPARK &&
       html`<input
         type="checkbox"
         aria-label=${`Choose ${row.group}`}
