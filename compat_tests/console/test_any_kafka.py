@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from compat_tests.console.accessibility import faults_of
 from compat_tests.console.browser import console, opened_page, screenshot
 from compat_tests.console.filled_cluster import BILLING, ORDERS, SCRIPT, filled
+from compat_tests.console.test_change_topics import abort, create_grow_and_empty, set_and_remove
 from compat_tests.console.test_pages import VIEWS, View, go
 from compat_tests.harness import toolchain
 from compat_tests.harness.apache_kafka import QUICK_START, ApacheKafka, KafkaAndZooKeeper
@@ -45,6 +46,7 @@ class AnyKafka(NamedTuple):
 
     version: str
     address: str
+    bootstrap: str
 
 
 @pytest.fixture(scope="module", params=["4.1", "2.8"])
@@ -56,9 +58,9 @@ def any_kafka(request: pytest.FixtureRequest) -> Iterator[AnyKafka]:
     with (
         kind(settings, heap="512m", options=QUICK_START) as kafka,
         filled(kafka.bootstrap),
-        console(kafka.bootstrap) as address,
+        console(kafka.bootstrap, ["--write"]) as address,
     ):
-        yield AnyKafka(version, address)
+        yield AnyKafka(version, address, kafka.bootstrap)
 
 
 def views_of(version: str) -> list[View]:
@@ -85,6 +87,14 @@ def test_a_topic_from_its_list_to_its_groups(page: Page, any_kafka: AnyKafka) ->
     page.get_by_role("row").filter(has_text=ORDERS).click()
     page.get_by_role("tab", name="Groups").click()
     page.get_by_role("row").filter(has_text=BILLING).first.wait_for()
+
+
+def test_topics_configs_and_transactions_are_changed(page: Page, any_kafka: AnyKafka) -> None:
+    kafka = any_kafka.address, any_kafka.bootstrap
+    create_grow_and_empty(page, *kafka)
+    set_and_remove(page, *kafka, 1)
+    is_old = any_kafka.version == "2.8"
+    abort(page, *kafka, "No coordinator has answered" if is_old else "The transaction does not hang")
 
 
 def test_members_and_producers_of_any_kafka(page: Page, any_kafka: AnyKafka) -> None:

@@ -32,6 +32,13 @@ def preview(dialog: Locator) -> None:
     dialog.get_by_role("button", name="Preview").press("Enter")
 
 
+def create_grow_and_empty(page: Page, address: str, bootstrap: str) -> None:
+    """A topic from its creation to the deletion of its records."""
+    page.goto(f"{address}/#/topics")
+    create(page)
+    grow_and_empty(page, bootstrap)
+
+
 def create(page: Page) -> None:
     dialog = begin(page, "Create topic")
     dialog.get_by_label("Name", exact=True).fill(ORDERS)
@@ -48,13 +55,13 @@ def create(page: Page) -> None:
     page.wait_for_url(f"**/#/topics/{TOPIC}")
 
 
-def grow_and_empty(page: Page, cluster: OpenCluster) -> None:
+def grow_and_empty(page: Page, bootstrap: str) -> None:
     dialog = begin(page, "Add partitions")
     expect(dialog.get_by_label("Partitions in all")).to_have_value("3")
     preview(dialog)
     expect(dialog.get_by_text("Keys change their partition")).to_be_visible()
     finish(page, dialog, "Add partitions", f"The topic {TOPIC} has 3 partitions")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(5):
         producer.produce(TOPIC, str(number), partition=1)
     assert producer.flush(20) == 0
@@ -68,9 +75,24 @@ def grow_and_empty(page: Page, cluster: OpenCluster) -> None:
 
 
 def test_a_topic_is_created_grown_and_emptied(page: Page, writing_console: str, cluster: OpenCluster) -> None:
-    page.goto(f"{writing_console}/#/topics")
-    create(page)
-    grow_and_empty(page, cluster)
+    create_grow_and_empty(page, writing_console, cluster.bootstrap)
+
+
+def set_and_remove(page: Page, address: str, bootstrap: str, node: int) -> None:
+    """A config of a topic is set and removed; one of the broker is read-only."""
+    create_topics(bootstrap, {CONFIGURED: {}})
+    page.goto(f"{address}/#/topics/{CONFIGURED}?tab=configs&filter=retention.ms")
+    alter(page, "retention.ms", "12345")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [future] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, CONFIGURED)]).values()
+    assert future.result(20)["retention.ms"].value == "12345"
+    page.get_by_text("12345", exact=True).click()
+    dialog = begin(page, "Remove value")
+    expect(dialog.get_by_text("604800000")).to_be_visible()
+    finish(page, dialog, "Remove value", f"retention.ms of the topic {CONFIGURED} is removed")
+    page.goto(f"{address}/#/brokers/{node}?tab=configs&filter=log.dirs")
+    page.get_by_text("log.dirs", exact=True).first.click()
+    expect(page.get_by_text("Read-only: set it in the broker's properties")).to_be_visible()
 
 
 def alter(page: Page, config: str, value: str) -> None:
@@ -82,34 +104,27 @@ def alter(page: Page, config: str, value: str) -> None:
 
 
 def test_configs_are_set_and_removed(page: Page, writing_console: str, cluster: OpenCluster) -> None:
-    create_topics(cluster.bootstrap, {CONFIGURED: {}})
-    page.goto(f"{writing_console}/#/topics/{CONFIGURED}?tab=configs&filter=retention.ms")
-    alter(page, "retention.ms", "12345")
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    [future] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, CONFIGURED)]).values()
-    assert future.result(20)["retention.ms"].value == "12345"
-    page.get_by_text("retention.ms", exact=True).first.click()
-    dialog = begin(page, "Remove value")
-    expect(dialog.get_by_text("604800000")).to_be_visible()
-    finish(page, dialog, "Remove value", f"retention.ms of the topic {CONFIGURED} is removed")
-    page.goto(f"{writing_console}/#/brokers/0?tab=configs&filter=log.dirs")
-    page.get_by_text("log.dirs", exact=True).first.click()
-    expect(page.get_by_text("Read-only: set it in the broker's properties")).to_be_visible()
+    set_and_remove(page, writing_console, cluster.bootstrap, 0)
 
 
-def test_an_open_transaction_is_aborted(page: Page, writing_console: str, cluster: OpenCluster) -> None:
-    create_topics(cluster.bootstrap, {PENDING: {}})
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": PENDING})
+def abort(page: Page, address: str, bootstrap: str, warning: str) -> None:
+    """The abort of a transaction whose producer is alive."""
+    create_topics(bootstrap, {PENDING: {}})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": PENDING})
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(PENDING, b"pending")
     assert producer.flush(20) == 0
-    page.goto(f"{writing_console}/#/transactions?filter={PENDING}")
+    page.goto(f"{address}/#/transactions?filter={PENDING}")
     page.get_by_role("row").filter(has_text=PENDING).click()
     dialog = begin(page, "Abort transaction")
-    expect(dialog.get_by_text("The transaction does not hang")).to_be_visible()
+    expect(dialog.get_by_text(warning)).to_be_visible()
     dialog.get_by_label(f"Type {PENDING}-0 to confirm").fill(f"{PENDING}-0")
     finish(page, dialog, "Abort transaction", f"The transaction in {PENDING}-0 from offset 0 on is aborted")
     expect(page.get_by_role("row").filter(has_text=PENDING)).to_have_count(0)
     with suppress(KafkaException):
         producer.abort_transaction(20)
+
+
+def test_an_open_transaction_is_aborted(page: Page, writing_console: str, cluster: OpenCluster) -> None:
+    abort(page, writing_console, cluster.bootstrap, "The transaction does not hang")

@@ -75,10 +75,11 @@ export function TopicConfigs({ topic }) {
 export function ConfigList({ resource, parameters }) {
   const { data, error, isLoading, reload } = useResource(resource, parameters);
   const { query } = useRoute();
-  const [chosen, setChosen] = useState(null);
+  const [name, setChosen] = useState(null);
   if (isLoading) return html`<${Loading} what="configs" />`;
   if (error) return html`<${Failure} error=${error} retry=${reload} />`;
   const isOwnOnly = query.only === "set";
+  const chosen = data.configs.find((row) => row.name === name);
   const rows = isOwnOnly ? data.configs.filter((row) => !row.is_default) : data.configs;
   return html`<${Missing} missing=${data.missing} />
     <${List}
@@ -86,7 +87,7 @@ export function ConfigList({ resource, parameters }) {
       columns=${COLUMNS}
       rows=${rows}
       rowKey=${(row) => row.name}
-      onOpen=${setChosen}
+      onOpen=${(row) => setChosen(row.name)}
       empty=${html`<${Empty} title=${isOwnOnly ? "Every config has its default" : "No configs are known"} />`}
     >
       <label class="row">
