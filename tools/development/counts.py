@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from headgate.tools.development.syntax import parsed
+
 LIMITS: Final[dict[str, int]] = {
     "functions of gateway that return Any": 16,
     "objects with three flags": 1,
@@ -61,7 +63,7 @@ def count(sources: Mapping[str, str]) -> Places:
     for path, source in sources.items():
         if not _PRODUCT.fullmatch(path):
             continue
-        tree = ast.parse(source, path)
+        tree = parsed(path, source)
         nodes = list(ast.walk(tree))
         room = "/".join(path.split("/")[: min(2, path.count("/"))])
         places[f"private language in {room}"] += [f"{path}:{place}" for place in private_language(nodes, source)]

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from headgate.tools.development.syntax import parsed, statements
+
 NAME: Final = "headgate"
 MAX_MODULES: Final = 16
 """In one folder."""
@@ -48,7 +50,7 @@ def module_name(path: str) -> str:
 
 def imports(path: str, source: str, modules: Collection[str]) -> Iterator[Import]:
     importer = module_name(path)
-    for node in ast.walk(ast.parse(source, path)):
+    for node in statements(parsed(path, source)):
         if isinstance(node, ast.ImportFrom | ast.Import):
             for name in imported_names(node):
                 imported = nearest(name, modules)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.tools.development import code_map, counts, imports, waits
+from headgate.tools.development.syntax import parsed, statements
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
@@ -91,7 +92,7 @@ class LineCount:
 
 def function_lengths(path: str, source: str) -> Iterator[LineCount]:
     """The length of every function of a file, nested ones included, from `def` to the last line."""
-    for node in ast.walk(ast.parse(source, path)):
+    for node in statements(parsed(path, source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield LineCount(f"{path}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1)
@@ -204,7 +205,7 @@ def wide_lines(path: str, page: str) -> Iterator[str]:
 
 def old_imports(path: str, source: str) -> Iterator[str]:
     """Findings about imports by the name of a folder: an installed package has the name `headgate` only."""
-    for node in ast.walk(ast.parse(source, path)):
+    for node in statements(parsed(path, source)):
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         elif isinstance(node, ast.Import):
@@ -218,7 +219,7 @@ def old_imports(path: str, source: str) -> Iterator[str]:
 
 def changed_logs(path: str, source: str) -> Iterator[str]:
     """Assignments to an attribute of something called `log`. Only the parts of a log, in `storage/log`, make them."""
-    for node in ast.walk(ast.parse(source, path)):
+    for node in ast.walk(parsed(path, source)):
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             log = log_of(node.value)
             if log:

@@ -18,6 +18,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from headgate.tools.development.syntax import parsed
+
 _PRODUCT: Final = re.compile(r"(?!.*/tests/|.*/conftest)(?:protocol|storage|gateway)/.*\.py")
 _STEPS: Final = "protocol/steps.py"
 _CALLBACKS: Final = re.compile(r"_?(?:done|callback|finished?|then|told|answered|on_(?:done|end|result|error))")
@@ -61,7 +63,7 @@ def findings(sources: Mapping[str, str], allowed: Mapping[str, str] = ALLOWED) -
     unneeded = dict(allowed)
     for path, source in sources.items():
         if _PRODUCT.fullmatch(path):
-            for line, name, what in _places(path, ast.parse(source, path)):
+            for line, name, what in _places(path, parsed(path, source)):
                 if f"{path} {name}" in allowed:
                     unneeded.pop(f"{path} {name}", None)
                 else:
