@@ -91,7 +91,7 @@ soak: ## the long runs: every test that is slow, and the property tests with man
 .PHONY: check format-check lint types law tidy package
 check: ## format, lint, types, import law, tidy, what is installed
 	$(install) test
-	@$(MAKE) --no-print-directory --keep-going format-check lint types law tidy package
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 types format-check lint law tidy package
 
 format-check:
 	$(BIN)/ruff format --check $(SOURCES)
