@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -134,10 +135,10 @@ def _texts(parameters: Parameters, name: str) -> list[str]:
 
 def _line_of(rule: AclBinding, change: RuleChange, *, is_new: bool) -> ChangeLine:
     if not is_new:
-        return ChangeLine(rule.principal, _text(rule), _text(rule), "is there already")
+        return ChangeLine(_subject(rule), _text(rule), _text(rule), "is there already")
     allowing = change.before(rule).binding
     is_allowed = rule.permission is AclPermission.ALLOW and change.before(rule).is_allowed and allowing is not None
-    return ChangeLine(rule.principal, None, _text(rule), f"allowed already: {allowing}" if is_allowed else "")
+    return ChangeLine(_subject(rule), None, _text(rule), f"allowed already: {allowing}" if is_allowed else "")
 
 
 def _add(cluster: Cluster, rules: Sequence[AclBinding]) -> ChangeResult:
@@ -169,7 +170,7 @@ def delete_acls(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     locked_out = _locked_out(cluster.security, change)
     return ChangePlan(
         f"Delete {_count(wanted)}",
-        [ChangeLine(rule.principal, _text(rule), None, _still_allowed(rule, change)) for rule in there],
+        [ChangeLine(_subject(rule), _text(rule), None, _still_allowed(rule, change)) for rule in there],
         lambda cluster: _delete(cluster, there),
         problems=[f"{rule} is not there any more" for rule in wanted if rule not in there],
         warnings=[*locked_out, *_first(closed), *_first(effects), *notes],
@@ -213,10 +214,13 @@ def _change(
 
 
 def _for_everybody(rules: Iterable[AclBinding]) -> Iterator[str]:
+    found: defaultdict[tuple[AclPermission, str], list[str]] = defaultdict(list)
     for rule in rules:
         if rule.principal == WILDCARD_PRINCIPAL:
-            may = "allows everybody" if rule.permission is AclPermission.ALLOW else "denies everybody but super users"
-            yield f"{WILDCARD_PRINCIPAL} {may} {rule.operation.name} on {sample_of(rule).title}"
+            found[rule.permission, sample_of(rule).title].append(rule.operation.name)
+    for (permission, title), operations in found.items():
+        may = "allows everybody" if permission is AclPermission.ALLOW else "denies everybody but super users"
+        yield f"{WILDCARD_PRINCIPAL} {may} {', '.join(operations)} on {title}"
 
 
 def _without_effect(rules: Iterable[AclBinding], change: RuleChange) -> Iterator[str]:
@@ -248,10 +252,17 @@ def _first(sentences: Sequence[str]) -> list[str]:
     return [*sentences[:_MOST_WARNINGS], f"and {more} more changes of access"] if more > 0 else [*sentences]
 
 
+def _subject(rule: AclBinding) -> str:
+    """The principal and the resource of a rule."""
+    prefixed = "prefixed " if rule.pattern_type is PatternType.PREFIXED else ""
+    name = "" if rule.resource_type is AclResource.CLUSTER else f" {prefixed}{rule.resource_name}"
+    return f"{rule.principal}: {rule.resource_type.name}{name}"
+
+
 def _text(rule: AclBinding) -> str:
-    """A rule without its principal."""
+    """What a rule says of its subject."""
     host = "" if rule.host == WILDCARD else f" from {rule.host}"
-    return f"{rule.permission.name} {rule.operation.name} on {rule.pattern}{host}"
+    return f"{rule.permission.name} {rule.operation.name}{host}"
 
 
 def _count(rules: Sequence[AclBinding]) -> str:

@@ -60,7 +60,7 @@ def rows(*rules: AclBinding) -> Parameters:
 def test_a_rule_is_shown_and_added(broker: AclBroker, cluster: Cluster) -> None:
     plan = add_acls(cluster, of(**READ))
     assert plan.summary == "Add the ACL ALLOW READ on TOPIC:LITERAL:orders to User:alice from *"
-    assert plan.lines == [ChangeLine("User:alice", None, "ALLOW READ on TOPIC:LITERAL:orders", "")]
+    assert plan.lines == [ChangeLine("User:alice: TOPIC orders", None, "ALLOW READ", "")]
     assert plan.command == "headgate acls add --principal User:alice --operation Read --topic orders"
     assert (plan.problems, plan.warnings, plan.confirmation, broker.acls) == ([], [], "", {})
     result = plan.apply(cluster)
@@ -76,7 +76,7 @@ def test_a_rule_that_is_there_stays(broker: AclBroker, cluster: Cluster) -> None
     assert add_acls(cluster, of(**READ)).problems == ["the cluster has all of these ACLs already"]
     plan = add_acls(cluster, of(**{**READ, "operation": ["READ", "WRITE"]}))
     assert [(line.before, line.note) for line in plan.lines] == [
-        ("ALLOW READ on TOPIC:LITERAL:orders", "is there already"),
+        ("ALLOW READ", "is there already"),
         (None, ""),
     ]
     plan.apply(cluster)
@@ -115,10 +115,17 @@ def test_hosts_and_patterns_are_taken(broker: AclBroker, cluster: Cluster) -> No
         "host": "10.0.0.0/8",
         "permission": "DENY",
     }
-    add_acls(cluster, of(**given)).apply(cluster)
+    plan = add_acls(cluster, of(**given))
+    assert [line[:3] for line in plan.lines] == [
+        ("User:alice: TOPIC prefixed ord", None, "DENY READ from 10.0.0.0/8"),
+        ("User:alice: TOPIC *", None, "DENY READ from 10.0.0.0/8"),
+    ]
+    plan.apply(cluster)
     denial = acl(name="ord", host="10.0.0.0/8", permission=AclPermission.DENY, pattern=PatternType.PREFIXED)
     assert {*broker.acls} == {denial, denial._replace(resource_name="*", pattern_type=PatternType.LITERAL)}
-    add_acls(cluster, of(principal="User:b", resource_type="CLUSTER", operation="Alter")).apply(cluster)
+    plan = add_acls(cluster, of(principal="User:b", resource_type="CLUSTER", operation="Alter"))
+    assert plan.lines[0].subject == "User:b: CLUSTER"
+    plan.apply(cluster)
     assert ALTER._replace(principal="User:b") in broker.acls
 
 
@@ -148,9 +155,8 @@ def test_everybody_denials_and_super_users_are_warned_of(broker: AclBroker, clus
     broker.acls = dict.fromkeys([acl(permission=AclPermission.DENY)])
     [no_effect] = add_acls(cluster, of(**READ)).warnings
     assert no_effect.endswith("has no effect: DENY READ on TOPIC:LITERAL:orders to User:alice from * wins")
-    assert add_acls(cluster, of(**{**READ, "principal": "User:*"})).warnings == [
-        "User:* allows everybody READ on TOPIC orders"
-    ]
+    everybody = {**READ, "principal": "User:*", "operation": ["READ", "WRITE"]}
+    assert add_acls(cluster, of(**everybody)).warnings == ["User:* allows everybody READ, WRITE on TOPIC orders"]
     [super_user] = add_acls(cluster, of(**{**READ, "principal": "User:admin"})).warnings
     assert super_user.startswith("User:admin is in super.users")
 
@@ -185,7 +191,7 @@ def test_exactly_the_shown_rules_are_deleted(broker: AclBroker, cluster: Cluster
     other = acl(operation=AclOperation.WRITE)
     broker.acls = dict.fromkeys([acl(), other])
     plan = delete_acls(cluster, rows(acl()))
-    assert plan.lines == [ChangeLine("User:alice", "ALLOW READ on TOPIC:LITERAL:orders", None, "")]
+    assert plan.lines == [ChangeLine("User:alice: TOPIC orders", "ALLOW READ", None, "")]
     assert plan.command == (
         "headgate acls remove --principal User:alice --permission allow --host '*' --operation Read --topic orders"
     )

@@ -139,7 +139,7 @@ function useWindow(element, count, onVisible, rows) {
 /**
  * `columns`: `[{name, title, value(row), kind, cell(row), width, reason(row), hint, isWideOnly, isUnsorted, isMono,
  * sortValue(row), isSearched}]`. `kind` is one of KINDS; `width` a length of CSS, such as "minmax(160px, 2fr)" or "90px";
- * `isWideOnly`: left out on narrow screens.
+ * `isWideOnly`: left out on narrow screens; `isAction`: left out of exports.
  * `rowKey(row)`; `onOpen(row)`: Enter or a click; `onVisible(rows)`: the rows in sight, for what is asked for them alone;
  * keep this function the same between renders. `sort`: `{name, direction}` at first. `height`: of the table, in CSS.
  */
@@ -225,7 +225,7 @@ export function List({ name, columns, rows, filterLabel, empty, children, ...res
       <${Filter} label=${filterLabel ?? "Filter"} />
       ${children}
       <span class="count" role="status">${count} ${noun}</span>
-      <${Exports} name=${name} rows=${() => kept} columns=${columns} />
+      <${Exports} name=${name} rows=${() => kept} columns=${columns.filter((column) => !column.isAction)} />
     </div>
     ${kept.length ? html`<${Table} columns=${columns} rows=${kept} label=${name} ...${rest} />` : rows.length ? html`<div class="empty"><strong>Nothing matches the filter</strong><button class="button small" onClick=${() => setQuery({ filter: null })}>Clear the filter</button></div>` : empty}`;
 }

@@ -1,12 +1,13 @@
 // The ACLs that a filter means, as the broker matches them: of a resource, also those of patterns that it matches.
+import { mayWrite } from "../components/api.js";
 import { Input, Select, useFields } from "../components/form.js";
 import { html } from "../components/html.js";
 import { Badge, Empty, Failure, Loading, Missing } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { address, go, setQuery } from "../components/route.js";
-import { List } from "../components/table.js";
+import { filterRows, List } from "../components/table.js";
+import { aclActions, AddAclButton, DeleteAclsButton, RESOURCES, useRowChanges } from "./access_changes.js";
 
-export const RESOURCES = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
 const FIELDS = ["principal", "resource_type", "resource_name", "operation", "permission"];
 
 const COLUMNS = [
@@ -36,15 +37,17 @@ export function Acls({ query }) {
   return html`<${AclFilter} query=${query} operations=${data?.operations ?? {}} />
     ${error && html`<${Failure} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Loading} what="ACLs" />`}
-    ${data && html`<${Rules} data=${data} isFiltered=${FIELDS.some((name) => query[name])} />`}`;
+    ${data && html`<${Rules} data=${data} query=${query} reload=${reload} isFiltered=${FIELDS.some((name) => query[name])} />`}`;
 }
 
-function Rules({ data, isFiltered }) {
+function Rules({ data, query, reload, isFiltered }) {
+  const [columns, dialog] = useRowChanges(COLUMNS, aclActions, "90px", reload);
   if (data.authorizer) {
     return html`<${Empty} title=${data.authorizer}>
       ACLs need an authorizer: set <code>authorizer.class.name</code> on each broker.
     <//>`;
   }
+  const isNarrowed = mayWrite() && (isFiltered || query.filter);
   const open = (row) =>
     go(decisionAddress({ ...row, operation: row.operation === "ALL" ? "DESCRIBE" : row.operation }));
   const empty = isFiltered
@@ -58,12 +61,22 @@ function Rules({ data, isFiltered }) {
       html`<div class="notice">The first ${data.acls.length} of ${data.total} ACLs are shown; filter for others.</div>`}
       <${List}
         name="ACLs"
-        columns=${COLUMNS}
+        columns=${columns}
         rows=${data.acls}
         rowKey=${(row) => JSON.stringify(row)}
         onOpen=${open}
         empty=${empty}
-      />`}`;
+      >
+        <${AddAclButton} initial=${filled(query)} onDone=${reload} />
+        ${isNarrowed && html`<${DeleteAclsButton} rows=${filterRows(data.acls, columns, query.filter)} onDone=${reload} />`}
+      <//>`}
+    ${dialog}`;
+}
+
+/** The fields of a new ACL that the filter names. */
+function filled(query) {
+  const given = Object.fromEntries(FIELDS.filter((name) => query[name]).map((name) => [name, query[name]]));
+  return given.resource_type && !given.operation ? { ...given, operation: "ALL" } : given;
 }
 
 function AclFilter({ query, operations }) {

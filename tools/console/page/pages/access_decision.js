@@ -4,7 +4,7 @@ import { html } from "../components/html.js";
 import { Badge, Empty, Failure, Loading } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { setQuery } from "../components/route.js";
-import { RESOURCES } from "./access_acls.js";
+import { AddAclButton, DeleteAclsButton, RESOURCES } from "./access_changes.js";
 
 const FIELDS = ["principal", "operation", "resource_type", "resource_name", "host"];
 
@@ -54,6 +54,17 @@ function Answer({ query }) {
     </div>
     ${decision?.acl && html`<${Rule} acl=${decision.acl} impliedBy=${decision.implied_by} />`}
     ${notes.map((note) => html`<p key=${note}><${WithCode} text=${note} /></p>`)}
+    ${decision && html`<${Changes} decision=${decision} reload=${reload} />`}
+  </div>`;
+}
+
+/** Deletes the rule that decides, or adds one that allows what no rule decides. */
+function Changes({ decision, reload }) {
+  const { allowed, acl, principal, operation, resource_type, resource_name } = decision;
+  const initial = { principal, operation, resource_type, resource_name };
+  return html`<div class="row">
+    ${acl && html`<${DeleteAclsButton} rows=${[acl]} onDone=${reload} />`}
+    ${!allowed && !acl && html`<${AddAclButton} label="Allow this" initial=${initial} onDone=${reload} />`}
   </div>`;
 }
 

@@ -4,6 +4,7 @@ import { html } from "../components/html.js";
 import { Badge, Empty, Failure, Loading, Missing } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { List } from "../components/table.js";
+import { AddUserButton, userActions, useRowChanges } from "./access_changes.js";
 
 const USERS = [
   { name: "user", title: "User", value: (row) => row.user, width: "minmax(180px, 2fr)" },
@@ -12,14 +13,20 @@ const USERS = [
 ];
 
 export function Users() {
+  const answer = useResource("users");
+  const [columns, dialog] = useRowChanges(USERS, userActions, "170px", answer.reload);
   return html`<${Part}
-    resource="users"
-    columns=${USERS}
-    rowKey=${(row) => `${row.user}\n${row.mechanism}`}
-    empty=${html`<${Empty} title="No user logs in by SCRAM">
-      <code>headgate users add name</code> adds one; users of PLAIN, certificates and tokens are in no list of a broker.
-    <//>`}
-  />`;
+      answer=${answer}
+      resource="users"
+      columns=${columns}
+      rowKey=${(row) => `${row.user}\n${row.mechanism}`}
+      empty=${html`<${Empty} title="No user logs in by SCRAM">
+        <code>headgate users add name</code> adds one; users of PLAIN, certificates and tokens are in no list of a broker.
+      <//>`}
+    >
+      <${AddUserButton} onDone=${answer.reload} />
+    <//>
+    ${dialog}`;
 }
 
 const TOKENS = [
@@ -48,6 +55,7 @@ const TOKENS = [
 
 export function Tokens() {
   return html`<${Part}
+    answer=${useResource("tokens")}
     resource="tokens"
     columns=${TOKENS}
     rowKey=${(row) => row.token_id}
@@ -93,13 +101,13 @@ export function Features() {
     />`}`;
 }
 
-function Part({ resource, ...rest }) {
-  const { data, error, reload } = useResource(resource);
+function Part({ answer, resource, children, ...rest }) {
+  const { data, error, reload } = answer;
   if (error) return html`<${Failure} error=${error} retry=${reload} />`;
   if (!data) return html`<${Loading} what=${resource} />`;
   const rows = data[resource];
   return html`<${Missing} missing=${data.missing} />
     ${rows &&
     html`${data.total > rows.length && html`<div class="notice">The first ${rows.length} of ${data.total} are shown.</div>`}
-      <${List} name=${resource} rows=${rows} ...${rest} />`}`;
+      <${List} name=${resource} rows=${rows} ...${rest}>${children}<//>`}`;
 }

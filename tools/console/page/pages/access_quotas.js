@@ -1,11 +1,12 @@
 // Quotas of all entities, and those that bound one client.
 import { Input, useFields } from "../components/form.js";
 import { formatByteRate, formatNumber } from "../components/format.js";
-import { html } from "../components/html.js";
+import { html, useMemo } from "../components/html.js";
 import { Empty, Failure, Loading, Missing } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { setQuery } from "../components/route.js";
 import { List, Table } from "../components/table.js";
+import { AddQuotaButton, quotaActions, useRowChanges } from "./access_changes.js";
 
 const FIELDS = ["user", "client_id", "ip"];
 const QUOTAS = [
@@ -41,6 +42,8 @@ function columnsOf(rows) {
 export function Quotas({ query }) {
   const wanted = Object.fromEntries(FIELDS.map((name) => [name, query[name]]));
   const { data, error, reload } = useResource("quotas", wanted);
+  const columns = useMemo(() => columnsOf(data?.quotas ?? []), [data]);
+  const [shown, dialog] = useRowChanges(columns, quotaActions, "130px", reload);
   return html`<${ClientForm} query=${query} />
     ${error && html`<${Failure} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Loading} what="quotas" />`}
@@ -50,13 +53,16 @@ export function Quotas({ query }) {
     html`<h2>All quotas</h2>
       <${List}
         name="quotas"
-        columns=${columnsOf(data.quotas)}
+        columns=${shown}
         rows=${data.quotas}
         rowKey=${(row) => JSON.stringify(FIELDS.map((name) => row[name]))}
         empty=${html`<${Empty} title="No client has a quota">
           <code>headgate quotas set --user name producer_byte_rate=1048576</code> sets one.
         <//>`}
-      />`}`;
+      >
+        <${AddQuotaButton} onDone=${reload} />
+      <//>`}
+    ${dialog}`;
 }
 
 function ClientForm({ query }) {
