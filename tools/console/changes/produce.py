@@ -75,7 +75,7 @@ def _choose(topic: MetadataResponseTopic, key: bytes | None, parameters: Paramet
             raise BadParameter(f"{topic.name} has no partition {number}: its partitions are 0 to {count - 1}")
         return _Choice(number, "as given")
     if key is not None:
-        return _Choice(partition_of_key(key, count), "by the key, as Kafka's Java producer chooses: murmur2")
+        return _Choice(partition_of_key(key, count), "by the key, as Kafka's Java producer")
     led = sorted(row.partition_index for row in topic.partitions if row.leader_id >= 0) or [0]
     return _Choice(led[parameters.number("seed", 0) % len(led)], "at random: there is no key")
 
@@ -112,7 +112,7 @@ def _lines(
     yield _content_line("key", message.key, "null, the message has no key")
     yield _content_line("value", message.value, "null, a tombstone")
     for name, content in message.headers:
-        yield _content_line(f"header {shorten_content(name.encode())}", content, "null")
+        yield _content_line(f"header {shorten_content(name.encode())}", content, "no value")
     time = "now" if message.timestamp_ms is None else f"{message.timestamp_ms} ms"
     yield ChangeLine("timestamp", None, time, "the topic has LogAppendTime" if configs.has_append_time else "")
     limit = configs.max_message_bytes

@@ -49,7 +49,7 @@ def test_a_message_is_shown_and_written(logs: list[Log]) -> None:
     )
     assert plan.summary == f"Write a message to orders-{number}: a key of 3 bytes, a value of 8 bytes, 1 header"
     assert plan.lines == [
-        ChangeLine("partition", None, f"orders-{number}", "by the key, as Kafka's Java producer chooses: murmur2"),
+        ChangeLine("partition", None, f"orders-{number}", "by the key, as Kafka's Java producer"),
         ChangeLine("key", None, "ann", "3 bytes"),
         ChangeLine("value", None, '{"a": 1}', "8 bytes"),
         ChangeLine("header h", None, "", "0 bytes: empty, and not null"),
@@ -73,6 +73,11 @@ def test_the_digest_is_that_of_the_parameters(logs: list[Log]) -> None:
     logs[1].end += 5
     assert planned(value="v", seed="1").answer()["digest"] == first.answer()["digest"]
     assert planned(value="w", seed="1").answer()["digest"] != first.answer()["digest"]
+
+
+def test_a_header_without_a_value_is_told_from_an_empty_one(logs: list[Log]) -> None:
+    plan = planned(headers='[{"name": "h", "format": "null"}]')
+    assert ChangeLine("header h", None, "null", "no value") in plan.lines
 
 
 def test_the_log_gets_no_content(logs: list[Log]) -> None:

@@ -7,6 +7,7 @@ import { Badge, Failure, Loading } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { setQuery } from "../components/route.js";
 import { Visible } from "../components/visible.js";
+import { SendAgainButton } from "./message_writer.js";
 
 const FIRST_CHARACTERS = 32 * 1024; // more is drawn when it is asked for
 const FIRST_HEX_BYTES = 1024;
@@ -36,6 +37,7 @@ export function MessagePanel({ topic, at, search, rows, rowKey }) {
   const step = (by) => setQuery({ at: rowKey(rows[index + by]) });
   const has = (by) => index >= 0 && Boolean(rows[index + by]);
   const pressed = (event) => {
+    if (event.target.closest("dialog")) return;
     if (event.key === "Escape") close();
     else if (event.target !== element.current) return;
     else if (event.key === "ArrowDown" && has(1)) step(1);
@@ -65,6 +67,7 @@ function Details({ message, place }) {
       <span class="soft">${message.timestamp_type ?? "no time in this format"}</span>
       ${message.kind !== "message" && html`<${Badge} kind=${message.kind === "unreadable" ? "bad" : ""}>${message.kind}<//>`}
       ${message.transaction && html`<${Badge} kind=${TRANSACTIONS[message.transaction]}>${message.transaction}<//>`}
+      <${SendAgainButton} message=${message} place=${place} />
     </div>
     <${Value} title="Key" part="key" value=${message.key} place=${place} />
     <${Value} title="Value" part="value" value=${message.value} place=${place} />

@@ -9,6 +9,7 @@ import { Table, useNarrow } from "../components/table.js";
 import { Visible, visibleText } from "../components/visible.js";
 import { SearchForm, searchOf } from "./message_form.js";
 import { MessagePanel } from "./message_panel.js";
+import { ProduceButton } from "./message_writer.js";
 
 const MOST_HELD = 5000; // rows in the browser; the first ones make room
 const MOST_EXPORTED = 100000;
@@ -21,7 +22,7 @@ export default function MessagesPage({ values, query }) {
   return html`<${PageHead}
       title=${topic}
       path=${[["Topics", address("/topics")]]}
-      actions=${html`<a class="button" href=${address("/topics", topic)}>Topic</a>`}
+      actions=${html`<a class="button" href=${address("/topics", topic)}>Topic</a> <${ProduceButton} topic=${topic} />`}
     >
       <span class="soft">messages</span>
     <//>

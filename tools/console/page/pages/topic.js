@@ -7,6 +7,7 @@ import { useResource } from "../components/resource.js";
 import { address, go } from "../components/route.js";
 import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
+import { ProduceButton } from "./message_writer.js";
 import { AddPartitions, DeleteRecords } from "./topic_changes.js";
 import { TopicConfigs } from "./topic_configs.js";
 import { TopicConnections } from "./topic_connections.js";
@@ -27,6 +28,7 @@ export default function TopicPage({ values, query }) {
   const { data, error, isLoading, reload } = useResource("topic", { topic }, { everyMs: 5000 });
   const tab = TABS.some(({ name }) => name === query.tab) ? query.tab : TABS[0].name;
   const actions = html`<a class="button" href=${address("/topics", topic, "messages")}>Messages</a>
+    <${ProduceButton} topic=${topic} onDone=${reload} />
     <${ChangeButton}
       change="delete_topics"
       title="Delete topic"
