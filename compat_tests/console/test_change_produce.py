@@ -67,9 +67,9 @@ def test_a_message_is_written_and_shown(page: Page, writing_console: str, cluste
 
 def test_a_shown_message_is_sent_again(page: Page, writing_console: str, cluster: OpenCluster) -> None:
     create_topics(cluster.bootstrap, {"repeated": {}}, 2)
-    sent = {"key": "", "value": b"a\r\nb\xff", "headers": [("a", None), ("b", b""), ("c", "grün"), ("c", b"\x00\xff")]}
+    headers: list[tuple[str, str | bytes | None]] = [("a", None), ("b", b""), ("c", "grün"), ("c", b"\x00\xff")]
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    producer.produce("repeated", partition=1, **sent)
+    producer.produce("repeated", b"a\r\nb\xff", "", 1, headers=headers)
     assert producer.flush(20) == 0
     page.goto(f"{writing_console}/#/topics/repeated/messages?at=1:0")
     page.get_by_role("button", name="Send again").press("Enter")
