@@ -219,7 +219,8 @@ def test_an_advertised_name_without_an_address(tmp_path: Path) -> None:
 
 def test_an_advertised_port_where_nothing_listens(tmp_path: Path) -> None:
     with started(tmp_path, {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}) as broker:
-        dial(broker.bootstrap).fails_alone("advertised", "127.0.0.1:1", "set advertised.listeners=PLAINTEXT://")
+        wanted = f"set advertised.listeners=PLAINTEXT://127.0.0.1:{broker.port} of broker 0"
+        dial(broker.bootstrap).fails_alone("advertised", "127.0.0.1:1", wanted)
 
 
 def test_an_advertised_address_of_another_broker(plain: HeadgateBroker, tmp_path: Path) -> None:

@@ -26,8 +26,9 @@ class AdvertisedAddress(NamedTuple):
     """A broker at its advertised address. `failure`: why a client cannot use it; None if it can.
 
     `listener`: its name, if a broker said it. `alternative`: the bootstrap's host with this port, if a broker answers
-    there. `settings`: those of the broker that answers. `other_node`: the id of another broker that answers instead, -1
-    if it is none of this cluster. `served`: the versions of the broker by API.
+    there, or else the bootstrap address of this broker. `settings`: those of the broker that answers. `other_node`: the
+    id of another broker that answers instead, -1 if it is none of this cluster. `served`: the versions of the broker by
+    API.
     """
 
     node: int
@@ -66,7 +67,8 @@ def _dial(
                 settled = identify(client, [other for other in nodes if other != node])
                 return found._replace(other_node=settled.node if isinstance(settled, BrokerSettings) else -1)
     except ClientError as error:
-        return found._replace(failure=str(error), alternative=_alternative(address, bootstrap, timeout_s))
+        other = _alternative(address, bootstrap, timeout_s) or _own_bootstrap(found, bootstrap, timeout_s, security)
+        return found._replace(failure=str(error), alternative=other)
     return found._replace(settings=settings, listener=_listener(settings, address))
 
 
@@ -82,6 +84,21 @@ def _alternative(address: str, bootstrap: str, timeout_s: float) -> str | None:
             continue
         if spoken in {PortProtocol.KAFKA, PortProtocol.TLS}:
             return f"{other}:{port}"
+    return None
+
+
+def _own_bootstrap(one: AdvertisedAddress, bootstrap: str, timeout_s: float, security: ClientSecurity) -> str | None:
+    """The bootstrap address where this very broker answers: then a wrong port is advertised."""
+    for host, port in parse_addresses(bootstrap):
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if address == one.address:
+            continue
+        try:
+            with Client(address, timeout_s=timeout_s, security=security) as client:
+                if isinstance(ask_settings(client, one.node), BrokerSettings):
+                    return address
+        except ClientError:
+            continue
     return None
 
 

@@ -20,11 +20,12 @@ export default function OverviewPage() {
     <//>
     ${isLoading && html`<${Loading} what="the cluster" />`} ${error && html`<${Failure} error=${error} retry=${reload} />`}
     ${data && html`<${Numbers} data=${data} brokers=${brokers} />`}
+    <${Missing} missing=${{ ...data?.missing, ...live.missing }} />
     ${live.error && html`<${Failure} error=${live.error} />`}
     <${Waiting} brokers=${Object.values(live.brokers)} />
     ${data && html`<${Attention} data=${data} />`} ${brokers.length > 0 && html`<${BrokerPlots} brokers=${brokers} />`}
     ${live.source === "end offsets" && html`<${WirePlots} wire=${live.wire} />`}
-    ${brokers.length > 0 && html`<${Apis} brokers=${brokers} />`} <${Missing} missing=${{ ...data?.missing, ...live.missing }} />`;
+    ${brokers.length > 0 && html`<${Apis} brokers=${brokers} />`}`;
 }
 
 function Numbers({ data, brokers }) {
