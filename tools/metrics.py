@@ -134,5 +134,5 @@ def _explain(error: Exception, address: str, security: ClientSecurity) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return (
         f"no metrics at {address} ({reason}); start the broker with --override"
-        f" headgate.http.listeners=http://{address}, or name another place: --listener host:port"
+        f" headgate.http.listeners=http://{address}, or name the address that it has"
     )

@@ -62,7 +62,7 @@ export function Producers() {
     />`;
 }
 
-function Part({ resource, ...rest }) {
+function Part({ resource, empty, ...rest }) {
   const { data, error, reload } = useResource(resource);
   if (error) return html`<${Failure} error=${error} retry=${reload} />`;
   if (!data) return html`<${Loading} what=${resource} />`;
@@ -70,5 +70,5 @@ function Part({ resource, ...rest }) {
   return html`<${Missing} missing=${data.missing} />
     ${rows &&
     html`${data.total > rows.length && html`<div class="notice">The first ${rows.length} of ${data.total} are shown.</div>`}
-      <${List} name=${resource} rows=${rows} ...${rest} />`}`;
+      <${List} name=${resource} rows=${rows} empty=${!data.missing[resource] && empty} ...${rest} />`}`;
 }

@@ -146,7 +146,8 @@ function Groups({ data, onDone }) {
       rowKey=${(row) => row.group}
       onOpen=${(row) => go(address("/groups", row.group))}
       onVisible=${seen}
-      empty=${html`<${Empty} title="There are no groups yet">
+      empty=${!data.missing.groups &&
+      html`<${Empty} title="There are no groups yet">
         A consumer with a group.id makes one when it subscribes or commits.
       <//>`}
     >

@@ -61,7 +61,8 @@ export function TopicGroups({ topic }) {
       rows=${data.groups}
       rowKey=${(row) => row.group}
       onOpen=${(row) => go(address("/groups", row.group, { filter: topic }))}
-      empty=${html`<${Empty} title="No group reads this topic">
+      empty=${!data.missing.groups &&
+      html`<${Empty} title="No group reads this topic">
         A group is shown once a member has a partition of the topic, or has committed an offset.
       <//>`}
     />`}`;

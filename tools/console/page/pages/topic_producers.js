@@ -61,7 +61,8 @@ export function TopicProducers({ topic }) {
       columns=${columns(data.missing)}
       rows=${data.producers}
       rowKey=${(row) => `${row.partition}@${row.producer_id}`}
-      empty=${html`<${Empty} title="No idempotent or transactional producer has written here lately">
+      empty=${!data.missing.producers &&
+      html`<${Empty} title="No idempotent or transactional producer has written here lately">
         Brokers remember a producer for a day. One without idempotence leaves no trace.
       <//>`}
     />

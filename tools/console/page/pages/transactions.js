@@ -106,7 +106,7 @@ function OpenTransactions() {
       rows=${data.open_transactions}
       rowKey=${(row) => `${row.topic}-${row.partition}-${row.producer_id}`}
       onOpen=${setChosen}
-      empty=${html`<${Empty} title="No transaction is open" />`}
+      empty=${!data.missing.transactions && html`<${Empty} title="No transaction is open" />`}
     >
       <button class="button small" onClick=${reload}>Ask again</button>
     <//>
