@@ -12,7 +12,10 @@ from headgate.tools.configs import describe_topic_configs
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
+from headgate.tools.groups.members import list_groups
 from headgate.tools.groups.offsets import PartitionEnds, list_ends
+from headgate.tools.groups.selection import TYPES_WITH_OFFSETS
+from headgate.tools.groups.stores import fetch_offsets
 from headgate.tools.topic_changes import delete_records as request_deletion
 
 _MOST_PARTITIONS: Final = 10_000
@@ -42,10 +45,11 @@ def delete_records(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     deleted = {partition: _before(partition, offset, ends) for partition, offset in wanted.items()}
     offsets = {partition: offset for partition, offset in wanted.items() if deleted[partition]}
     problems = [*policy, *unknown, *lost, *wrong]
+    unread = {} if problems else _unread(cluster, offsets, ends)
     return ChangePlan(
         f"Delete {sum(deleted.values()):,} records of the topic {name} in {len(offsets):,} of its"
         f" {len(partitions):,} partitions",
-        [_line(partition, offset, ends) for partition, offset in offsets.items()],
+        [_line(partition, offset, ends, unread.get(partition, {})) for partition, offset in offsets.items()],
         lambda cluster: _delete(cluster, offsets),
         problems or ([] if offsets else [f"there is nothing to delete: {name} has no record before these offsets"]),
         confirmation=name,
@@ -93,19 +97,40 @@ def _policy_problem(cluster: Cluster, topic: str) -> list[str]:
     return [_COMPACTED.format(topic, policy or "empty") for policy in policies if "delete" not in policy]
 
 
-def _before(partition: TopicPartition, offset: int, ends: PartitionEnds) -> int:
-    """The number of records before the offset, with those that compaction has removed."""
+def _before(partition: TopicPartition, offset: int, ends: PartitionEnds, first: int = 0) -> int:
+    """The number of records before the offset, from `first` on, with those that compaction has removed."""
     if partition not in ends.starts:
         return 0
     end = ends.ends[partition]
-    return max(0, (end if offset == TO_HIGH_WATERMARK else min(offset, end)) - ends.starts[partition])
+    stop = end if offset == TO_HIGH_WATERMARK else min(offset, end)
+    return max(0, stop - max(first, ends.starts[partition]))
 
 
-def _line(partition: TopicPartition, offset: int, ends: PartitionEnds) -> ChangeLine:
+def _unread(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int], ends: PartitionEnds
+) -> dict[TopicPartition, dict[str, int]]:
+    """The numbers of records that groups have not read, by partition and group; a group that refuses is left out."""
+    listed, _ = list_groups(cluster)
+    groups = {row.name: row for row in listed if row.type.lower() in TYPES_WITH_OFFSETS}
+    committed, _ = fetch_offsets(cluster, groups)
+    unread: dict[TopicPartition, dict[str, int]] = {partition: {} for partition in offsets}
+    for group, rows in committed.items():
+        for partition, row in rows.items():
+            if partition in offsets and (count := _before(partition, offsets[partition], ends, row.offset)):
+                unread[partition][group] = count
+    return unread
+
+
+def _line(partition: TopicPartition, offset: int, ends: PartitionEnds, unread: Mapping[str, int]) -> ChangeLine:
     count, start = _before(partition, offset, ends), ends.starts[partition]
     note = f"{count:,} records, offsets {start:,} to {start + count - 1:,}"
+    if unread:
+        last = max(unread, key=lambda group: unread[group])
+        others = len(unread) - 1
+        more = f" and {others} more {'group' if others == 1 else 'groups'}" if others else ""
+        note += f"; {unread[last]:,} not read by {last}{more}"
     if offset == TO_HIGH_WATERMARK:
-        return ChangeLine(str(partition), f"from {start:,}", "empty", f"{note}, and those written until then")
+        return ChangeLine(str(partition), f"from {start:,}", "empty", f"{note}; also those written until then")
     return ChangeLine(str(partition), f"from {start:,}", f"from {offset:,}", note)
 
 

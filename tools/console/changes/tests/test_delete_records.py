@@ -8,7 +8,7 @@ from headgate.protocol.messages.delete_records import DeleteRecordsRequest
 from headgate.tools.console.changes.delete_records import delete_records
 from headgate.tools.console.changes.plan import ChangeLine
 from headgate.tools.console.parameters import BadParameter, Parameters
-from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 from headgate.tools.tests.model_topics import ModelChanges
 
 
@@ -32,9 +32,9 @@ def test_all_records_are_deleted(model: ModelCluster) -> None:
         assert plan.summary == "Delete 1,507 records of the topic orders in 2 of its 3 partitions"
         assert plan.lines == [
             ChangeLine(
-                "orders-0", "from 2", "empty", "1,500 records, offsets 2 to 1,501, and those written until then"
+                "orders-0", "from 2", "empty", "1,500 records, offsets 2 to 1,501; also those written until then"
             ),
-            ChangeLine("orders-2", "from 0", "empty", "7 records, offsets 0 to 6, and those written until then"),
+            ChangeLine("orders-2", "from 0", "empty", "7 records, offsets 0 to 6; also those written until then"),
         ]
         assert (plan.problems, plan.confirmation) == ([], "orders")
         digest = plan.answer()["digest"]
@@ -43,6 +43,26 @@ def test_all_records_are_deleted(model: ModelCluster) -> None:
         result = plan.apply(cluster)
     assert (result.done, result.failures) == (["orders-0 begins at 1,502", "orders-2 begins at 9"], [])
     assert [log.start for log in model.topics["orders"]] == [1502, 5, 9]
+
+
+def test_groups_that_have_not_read_them_are_named(model: ModelCluster) -> None:
+    fill(model)
+    model.groups = {
+        "billing": ModelGroup(offsets={("orders", 0): (1000, -1, ""), ("orders", 2): (7, -1, "")}),
+        "audit": ModelGroup(offsets={("orders", 0): (0, -1, ""), ("other", 0): (0, -1, "")}, coordinator=1),
+        "shared": ModelGroup(type="share"),
+    }
+    with opened() as cluster:
+        everything = delete_records(cluster, all_of("orders"))
+        half = delete_records(cluster, of("orders", "0:900"))
+        digest = everything.answer()["digest"]
+        model.groups["billing"].offsets["orders", 0] = (1502, -1, "")
+        assert delete_records(cluster, all_of("orders")).answer()["digest"] == digest, "groups may read meanwhile"
+    assert [line.note for line in everything.lines] == [
+        "1,500 records, offsets 2 to 1,501; 1,500 not read by audit and 1 more group; also those written until then",
+        "7 records, offsets 0 to 6; also those written until then",
+    ]
+    assert half.lines[0].note == "898 records, offsets 2 to 899; 898 not read by audit"
 
 
 def test_offsets_of_some_partitions(model: ModelCluster) -> None:
