@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from compat_tests.console.accessibility import faults_of
 from compat_tests.console.browser import console, opened_page, screenshot
 from compat_tests.console.filled_cluster import BILLING, ORDERS, SCRIPT, filled
+from compat_tests.console.test_change_offsets import committed, delete, move_and_set
 from compat_tests.console.test_change_topics import abort, create_grow_and_empty, set_and_remove
 from compat_tests.console.test_pages import VIEWS, View, go
 from compat_tests.harness import toolchain
@@ -107,3 +108,9 @@ def test_members_and_producers_of_any_kafka(page: Page, any_kafka: AnyKafka) -> 
     page.get_by_role("tab", name="Producers").click()
     producers = page.get_by_role("grid", name="producers")
     expect(producers.get_by_role("row").filter(has_text="in a transaction")).to_have_count(2)
+
+
+def test_offsets_of_any_kafka_are_changed(page: Page, any_kafka: AnyKafka) -> None:
+    with committed(any_kafka.bootstrap) as admin:
+        move_and_set(page, any_kafka.address, admin)
+        delete(page, any_kafka.address, admin)

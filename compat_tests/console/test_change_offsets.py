@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -21,20 +21,23 @@ GROUP, OTHER = "offsets to move", "offsets to delete"
 OFFSETS = {f"{ORDERS}-0": 3, f"{ORDERS}-1": 2, f"{HOSTILE}-0": 1}
 
 
-@pytest.fixture
-def admin(cluster: OpenCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.bootstrap})
-
-
-@pytest.fixture
-def groups(cluster: OpenCluster, admin: AdminClient) -> Iterator[None]:
+@contextmanager
+def committed(bootstrap: str) -> Iterator[AdminClient]:
+    """Two groups with the same offsets."""
     for group in (GROUP, OTHER):
-        commit(cluster.bootstrap, group, ORDERS, {0: 3, 1: 2})
-        commit(cluster.bootstrap, group, HOSTILE, {0: 1})
-    yield
+        commit(bootstrap, group, ORDERS, {0: 3, 1: 2})
+        commit(bootstrap, group, HOSTILE, {0: 1})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    yield admin
     for deleted in admin.delete_consumer_groups([GROUP, OTHER]).values():
         with suppress(KafkaException):  # the test has deleted the group
             deleted.result(20)
+
+
+@pytest.fixture
+def admin(cluster: OpenCluster) -> Iterator[AdminClient]:
+    with committed(cluster.bootstrap) as admin:
+        yield admin
 
 
 def offsets_of(admin: AdminClient, group: str = GROUP) -> dict[str, int]:
@@ -47,8 +50,15 @@ def line(dialog: Locator, subject: str) -> Locator:
     return dialog.get_by_role("grid", name="Preview").get_by_role("row").filter(has_text=subject)
 
 
-@pytest.mark.usefixtures("groups")
 def test_offsets_are_moved_and_set_by_number(page: Page, writing_console: str, admin: AdminClient) -> None:
+    move_and_set(page, writing_console, admin)
+
+
+def test_offsets_and_groups_are_deleted(page: Page, writing_console: str, admin: AdminClient) -> None:
+    delete(page, writing_console, admin)
+
+
+def move_and_set(page: Page, writing_console: str, admin: AdminClient) -> None:
     assert offsets_of(admin) == OFFSETS
     page.goto(f"{writing_console}/#/groups/{GROUP}")
     page.get_by_role("button", name="Move offsets").press("Enter")
@@ -77,8 +87,7 @@ def test_offsets_are_moved_and_set_by_number(page: Page, writing_console: str, a
     assert offsets_of(admin) == {f"{ORDERS}-0": 7, f"{ORDERS}-1": 1, f"{HOSTILE}-0": 3}
 
 
-@pytest.mark.usefixtures("groups")
-def test_offsets_and_groups_are_deleted(page: Page, writing_console: str, admin: AdminClient) -> None:
+def delete(page: Page, writing_console: str, admin: AdminClient) -> None:
     page.goto(f"{writing_console}/#/groups/{BILLING}")
     page.get_by_role("button", name="Delete group").click()
     dialog = page.get_by_role("dialog")
@@ -119,5 +128,15 @@ def test_previews_are_sound(browser: Browser, writing_console: str, width: int, 
         page.get_by_role("button", name="Preview", exact=True).click()
         page.get_by_role("grid", name="Preview").wait_for()
         screenshot(page, f"offsets-preview-{width}-{colors}")
+        faults += faults_of(page)
+        page.keyboard.press("Escape")
+        page.goto(f"{writing_console}/#/groups/{BEHIND}?tab=topics")
+        page.get_by_role("button", name=f"Move offsets of {ORDERS}").wait_for()
+        screenshot(page, f"offsets-topics-{width}-{colors}")
+        faults += faults_of(page)
+        page.goto(f"{writing_console}/#/groups")
+        page.get_by_label(f"Choose {BEHIND}").check()
+        page.get_by_label(f"Choose {BILLING}").check()
+        screenshot(page, f"offsets-groups-{width}-{colors}")
         faults += faults_of(page)
     assert faults == []

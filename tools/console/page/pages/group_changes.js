@@ -95,7 +95,7 @@ function Place({ values, set }) {
       ${place === "offset" &&
       html`<${Input} label="Offset" inputmode="numeric" pattern="[0-9]+" required ...${typed("to")} />`}
       ${place === "by" &&
-      html`<${Input} label="Records" placeholder="100, or -100 for back" pattern=${SHIFT} required ...${typed("by")} />`}
+      html`<${Input} label="Records" placeholder="100, or -100 back" pattern=${SHIFT} required ...${typed("by")} />`}
       ${place === "time" &&
       html`<${Input}
         label="Time"
@@ -194,7 +194,9 @@ export function useOffsetEditor({ group, columns, onDone }) {
   const targetOf = ([name, { text, committed }]) => `${name}=${offsetOf(text.trim(), committed)}`;
   const preview = () => edits.size && setTargets([...edits].map(targetOf));
   const count = edits.size === 1 ? "1 offset" : `${edits.size} offsets`;
-  const tools = html`<button class="button small primary" disabled=${!edits.size} onClick=${preview}>Preview ${count}</button>
+  const tools = html`<button class="button small primary" disabled=${!edits.size} onClick=${preview}>
+      Preview ${count}
+    </button>
     <button class="button small" onClick=${() => setEdits(null)}>Stop editing</button>
     <span class="soft">An offset, or +100, -100</span>`;
   const edited = columns.map((column) => editedColumn(column, edits, edit, preview));
@@ -212,7 +214,7 @@ function editedColumn(column, edits, edit, preview) {
 
 const nameOf = (row) => `${row.topic}:${row.partition}`;
 
-/** The offset of a text: a number, or one beside the committed offset, as in "+100". The preview refuses other texts. */
+/** The offset of a text: a number, or one beside the committed one, as in "+100"; the preview refuses other texts. */
 function offsetOf(text, committed) {
   return /^[+-]\d{1,15}$/.test(text) && isKnown(committed) ? Math.max(0, committed + Number(text)) : text;
 }

@@ -141,7 +141,7 @@ function Groups({ data, onDone }) {
     <${List}
       name="groups"
       filterLabel="Filter groups"
-      columns=${mayWrite() ? [choiceColumn(chosen, toggle), ...shown] : shown}
+      columns=${mayWrite() ? [choiceColumn(chosen, toggle), ...shown.map(besideChoices)] : shown}
       rows=${rows}
       rowKey=${(row) => row.group}
       onOpen=${(row) => go(address("/groups", row.group))}
@@ -171,6 +171,9 @@ function useChosen() {
 }
 
 const without = (names, gone) => [...names].filter((name) => !gone.includes(name));
+
+/** On narrow screens the choice takes the room of the lag in time. */
+const besideChoices = (column) => (column.name === "lag_ms" ? { ...column, isWideOnly: true } : column);
 
 function choiceColumn(chosen, toggle) {
   return {
