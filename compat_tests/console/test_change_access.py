@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Locator, Page, expect
 
+from compat_tests.console.browser import console
 from compat_tests.console.open_cluster import OpenCluster
+from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import QUICK_START, ApacheKafka, KafkaAndZooKeeper
 
 QUESTION = "tab=why&principal=User%3Afay&operation=WRITE&resource_type=TOPIC&resource_name=invoices"
 USER, PASSWORD = "flow", "the secret of flow"
@@ -17,7 +21,30 @@ def confirm(dialog: Locator, title: str) -> None:
 
 
 def test_a_denied_question_is_allowed_and_denied_again(page: Page, writing_console: str) -> None:
-    page.goto(f"{writing_console}/#/access?{QUESTION}")
+    allow_and_deny(page, writing_console)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "kind, jars, authorizer",
+    [
+        (ApacheKafka, "broker", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        (KafkaAndZooKeeper, "broker28", "kafka.security.authorizer.AclAuthorizer"),
+    ],
+    ids=["4.1", "2.8"],
+)
+def test_the_same_question_of_apache_kafka(page: Page, kind: type[ApacheKafka], jars: str, authorizer: str) -> None:
+    toolchain.jars(jars)
+    settings = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+    with (
+        kind(settings, heap="512m", options=QUICK_START) as kafka,
+        console(kafka.bootstrap, ["--write"]) as address,
+    ):
+        allow_and_deny(page, address)
+
+
+def allow_and_deny(page: Page, address: str) -> None:
+    page.goto(f"{address}/#/access?{QUESTION}")
     answer = page.get_by_role("tabpanel", name="Why")
     expect(answer.get_by_text("denied", exact=True)).to_be_visible()
     answer.get_by_role("button", name="Allow this").press("Enter")

@@ -71,6 +71,8 @@ class RuleChange:
         self._rules = old | new
         self._changed = sorted(old ^ new)
         self._policy = policy
+        self.is_complete = True
+        """False after `access_changes` if there were more decisions to compare."""
         self._before = AclIndex.empty().changed((), old)
         self._after = AclIndex.empty().changed((), new)
 
@@ -89,16 +91,18 @@ class RuleChange:
         return any(self._flips(question) is False for question in asked)
 
     def access_changes(self) -> list[AccessChange]:
-        """The principals that gain or lose operations, of the first `MOST_DECISIONS` decisions."""
+        """The principals that gain or lose operations, of the first `MOST_DECISIONS` decisions (`is_complete`)."""
         found: defaultdict[tuple[str, bool, ResourceSample, str], list[AclOperation]] = defaultdict(list)
         asked = set[_Question]()
-        for question in islice(self._questions(), MOST_DECISIONS):
+        questions = self._questions()
+        for question in islice(questions, MOST_DECISIONS):
             if question in asked:
                 continue
             asked.add(question)
             is_gain = self._flips(question)
             if is_gain is not None:
                 found[question.principal, is_gain, question.sample, question.host].append(question.operation)
+        self.is_complete = next(questions, None) is None
         return [
             AccessChange(principal, is_gain, sorted(operations), sample.title, host)
             for (principal, is_gain, sample, host), operations in found.items()

@@ -92,4 +92,10 @@ def test_the_right_to_change_rules_is_lost_by_a_removal_and_by_a_denial() -> Non
 def test_the_number_of_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consequences, "MOST_DECISIONS", 2)
     rules = [acl(name=f"topic-{number}", operation=WRITE) for number in range(9)]
-    assert len(changes(rules, [])) == 1
+    change = RuleChange(rules, [], CLOSED)
+    assert change.is_complete
+    assert len(change.access_changes()) == 1
+    assert not change.is_complete
+    monkeypatch.setattr(consequences, "MOST_DECISIONS", 18)
+    assert len(change.access_changes()) == 9
+    assert change.is_complete

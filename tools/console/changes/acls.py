@@ -36,6 +36,7 @@ ROLES: Final = ("", "producer", "consumer", "spark")
 """Those of `headgate acls add`; none: the operations are named."""
 _MOST_WARNINGS: Final = 20
 _LOCKED_OUT: Final = "your own login, {}, loses ALTER on the cluster: you cannot undo this change"
+_INCOMPLETE: Final = "the ACLs are too many to compare all: other principals may gain or lose access too"
 _CLOSED: Final = "no rule allows anybody anything on {} then: super users alone get there"
 
 # ------------------------------------------------------------------------------------------------------------------ add
@@ -52,7 +53,7 @@ def add_acls(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     known = actions.describe(cluster, actions.ALL_RULES)
     new = sorted(set(wanted) - set(known), key=sort_key)
     change, notes = _change(cluster, known, [*known, *new])
-    losses = [str(each) for each in change.access_changes() if not each.is_gain]
+    losses = _first([str(each) for each in change.access_changes() if not each.is_gain], change)
     locked_out = _locked_out(cluster.security, change)
     lines = [_line_of(rule, change, is_new=rule in new) for rule in wanted]
     return ChangePlan(
@@ -60,7 +61,7 @@ def add_acls(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         lines,
         lambda cluster: _add(cluster, new),
         problems=[] if new else ["the cluster has all of these ACLs already"],
-        warnings=[*locked_out, *_for_everybody(new), *_without_effect(new, change), *_first(losses), *notes],
+        warnings=[*locked_out, *_for_everybody(new), *_first(_without_effect(new, change)), *losses, *notes],
         command="\n".join(command_lines(new)),
         confirmation=_own_principal(cluster.security) or "" if locked_out else "",
     )
@@ -163,17 +164,15 @@ def delete_acls(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     known = actions.describe(cluster, actions.ALL_RULES)
     there = [rule for rule in wanted if rule in set(known)]
     change, notes = _change(cluster, known, set(known) - set(there))
-    effects = [str(each) for each in change.access_changes()]
-    closed = [
-        f"no rule allows anybody anything on {title} then: super users alone get there" for title in change.closed()
-    ]
+    effects = _first([str(each) for each in change.access_changes()], change)
+    closed = _first([_CLOSED.format(title) for title in change.closed()])
     locked_out = _locked_out(cluster.security, change)
     return ChangePlan(
         f"Delete {_count(wanted)}",
         [ChangeLine(_subject(rule), _text(rule), None, _still_allowed(rule, change)) for rule in there],
         lambda cluster: _delete(cluster, there),
         problems=[f"{rule} is not there any more" for rule in wanted if rule not in there],
-        warnings=[*locked_out, *_first(closed), *_first(effects), *notes],
+        warnings=[*locked_out, *closed, *effects, *notes],
         command="\n".join(removal_lines(there)),
         confirmation=_own_principal(cluster.security) or "" if locked_out else "",
     )
@@ -247,9 +246,12 @@ def _locked_out(security: ClientSecurity, change: RuleChange) -> list[str]:
     return [_LOCKED_OUT.format(principal)] if is_locked_out else []
 
 
-def _first(sentences: Sequence[str]) -> list[str]:
+def _first(given: Iterable[str], change: RuleChange | None = None) -> list[str]:
+    """The first sentences, the number of the others, and whether the change has more that was not compared."""
+    sentences = [*dict.fromkeys(given)]
     more = len(sentences) - _MOST_WARNINGS
-    return [*sentences[:_MOST_WARNINGS], f"and {more} more changes of access"] if more > 0 else [*sentences]
+    others = [f"and {more} more changes of access"] if more > 0 else []
+    return [*sentences[:_MOST_WARNINGS], *others, *([] if change is None or change.is_complete else [_INCOMPLETE])]
 
 
 def _subject(rule: AclBinding) -> str:

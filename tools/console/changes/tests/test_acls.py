@@ -15,6 +15,7 @@ from headgate.protocol.messages.delete_acls import DeleteAclsRequest
 from headgate.protocol.messages.describe_acls import DescribeAclsRequest
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest
 from headgate.protocol.security.client_security import ClientSecurity
+from headgate.tools.acls import consequences
 from headgate.tools.acls.rows import row_of
 from headgate.tools.acls.tests.acl_broker import AclBroker, acl
 from headgate.tools.client.client import ClientError
@@ -157,7 +158,7 @@ def test_everybody_denials_and_super_users_are_warned_of(broker: AclBroker, clus
     assert no_effect.endswith("has no effect: DENY READ on TOPIC:LITERAL:orders to User:alice from * wins")
     everybody = {**READ, "principal": "User:*", "operation": ["READ", "WRITE"]}
     assert add_acls(cluster, of(**everybody)).warnings == ["User:* allows everybody READ, WRITE on TOPIC orders"]
-    [super_user] = add_acls(cluster, of(**{**READ, "principal": "User:admin"})).warnings
+    [super_user] = add_acls(cluster, of(**{**everybody, "principal": "User:admin"})).warnings
     assert super_user.startswith("User:admin is in super.users")
 
 
@@ -256,6 +257,15 @@ def test_many_effects_are_counted(broker: AclBroker, cluster: Cluster) -> None:
     plan = delete_acls(cluster, rows(*rules))
     assert len(plan.warnings) == 21
     assert plan.warnings[-1] == "and 10 more changes of access"
+
+
+def test_a_preview_of_too_many_rules_says_so(
+    broker: AclBroker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consequences, "MOST_DECISIONS", 1)
+    broker.acls = dict.fromkeys([acl("User:bob"), acl("User:carl")])
+    denial = add_acls(cluster, of(**{**READ, "principal": "User:*", "permission": "DENY"}))
+    assert denial.warnings[-1].startswith("the ACLs are too many to compare all")
 
 
 def test_without_an_authorizer_the_sentence_says_what_to_set(broker: AclBroker, cluster: Cluster) -> None:
