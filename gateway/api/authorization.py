@@ -478,7 +478,7 @@ class _GrantedPartitions(_AllowedPartitions):
 
     def get(self, topic: str, index: int) -> Replica:
         """As `_AllowedPartitions.get`."""
-        replica = self._online.get((topic, index))
+        replica = self.online.get((topic, index))
         if replica is not None and topic in self._topics:
             return replica
         replica = super().get(topic, index)

@@ -121,14 +121,15 @@ class Dispatcher:
             batcher.write_all()
         key = None
         if route.is_lasting is not None:
-            key = self._answers.key(services.metadata.image, frame, position, client)
-        if key is not None and (route.throttling is None or route.throttling.passes(client)):
-            kept = self._answers.find(services.metadata.image, key)
-            if kept is not None:
-                return [HEAD.pack(len(kept) + 4, correlation_id) + kept]
-            shared = self._shared(key, correlation_id, done)
-            if shared is not None:
-                return shared
+            image = services.metadata.image
+            key = self._answers.key(image, frame, position, client)
+            if key is not None and (route.throttling is None or route.throttling.passes(client)):
+                kept = self._answers.find(image, key)
+                if kept is not None:
+                    return [HEAD.pack(len(kept) + 4, correlation_id) + kept]
+                shared = self._shared(key, correlation_id, done)
+                if shared is not None:
+                    return shared
         if len(frame) > route.large_bytes:
             # A copy: the driver reuses the frame's buffer after this call. An append writes into the records
             copied = memoryview(bytearray(frame))

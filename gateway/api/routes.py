@@ -216,7 +216,10 @@ def _cut(out: bytearray, splices: list[tuple[int, Splice]], correlation_id: int)
     if not splices:
         HEAD.pack_into(out, 0, len(out) - 4, correlation_id)
         return [out]
-    HEAD.pack_into(out, 0, len(out) - 4 + sum(len(splice) for _, splice in splices), correlation_id)
+    size = len(out) - 4
+    for _, splice in splices:
+        size += len(splice)
+    HEAD.pack_into(out, 0, size, correlation_id)
     return _pieces(out, splices)
 
 

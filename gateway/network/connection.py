@@ -386,7 +386,9 @@ class Connection:
             self.close(str(error))
             return
         if isinstance(outcome, list):
-            self._queue(outcome)
+            self.outgoing += outcome  # `_queue`, without the call
+            for piece in outcome:
+                self.bytes_out += len(piece)
         else:
             self._parked = outcome
             self._parked_bytes = len(frame) if len(frame) > FREE_PARKED_BYTES else 0

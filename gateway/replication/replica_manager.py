@@ -104,7 +104,8 @@ class ReplicaManager:
         self._tasks = tasks
         self.events = events
         self._states = PartitionStates()
-        self._online = self._states.online  # for `get`
+        self.online: Mapping[tuple[str, int], Replica] = self._states.online
+        """`led`, by topic and index. The mapping stays the same object, and follows every change."""
         self.directories: Mapping[str, DirectoryStatus] = {
             one.directory: DirectoryStatus(
                 one.directory, make_disk(partial(self._disk_failed, one.directory)), self._directory_changed
@@ -132,17 +133,12 @@ class ReplicaManager:
         return iter(self._states)
 
     def __len__(self) -> int:
-        return len(self._online)
+        return len(self.online)
 
     @property
     def led(self) -> Collection[Replica]:
         """The replicas of the partitions that this broker leads."""
-        return self._online.values()
-
-    @property
-    def online(self) -> Mapping[tuple[str, int], Replica]:
-        """`led`, by topic and index. The mapping stays the same object, and follows every change."""
-        return self._online
+        return self.online.values()
 
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
@@ -155,7 +151,7 @@ class ReplicaManager:
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER, also while the log is being opened or
         created; KAFKA_STORAGE_ERROR for a damaged log.
         """
-        replica = self._online.get((topic, index))
+        replica = self.online.get((topic, index))
         if replica is None:
             found = self._states.unavailable((topic, index))
             raise unknown(topic, index) if found is None else found.refusal(topic, index)
@@ -324,7 +320,7 @@ class ReplicaManager:
         if topic is not None and index < len(topic.partitions):
             if self._put_one(topic, index, self._config.log_config(topic.configs)):
                 self._create([(topic, index)], is_new=deleted is not None)
-            elif key in self._online:
+            elif key in self.online:
                 self._came_online(key)
 
     def _came_online(self, key: tuple[str, int]) -> None:
@@ -408,7 +404,7 @@ class ReplicaManager:
         """Lead a partition that this broker has followed."""
         topic, index = self._image.topics[log.topic], log.partition
         self.leadership.serve(topic, index, log, self._config.log_config(topic.configs))
-        if log.key in self._online and not self._is_following:
+        if log.key in self.online and not self._is_following:
             self._came_online(log.key)
 
     def _is_to_be_created(self, topic: Topic, index: int) -> bool:
@@ -549,7 +545,7 @@ class ReplicaManager:
             is_known = present is not None and present.topic_id == topic.topic_id and index < len(present.partitions)
             known = present if present is not None and is_known else topic
             self._serve(known, index, log, self._config.log_config(known.configs))
-            if is_known and key in self._online and not self._is_following:
+            if is_known and key in self.online and not self._is_following:
                 self._came_online(key)
         elif topic.topic_id in self._log_manager.removed:
             self._delete([key], topic.topic_id)

@@ -160,8 +160,9 @@ class FetchPlan:
                 row = self._read(key, wanted, 0, False, True)
             if items is not None:
                 self._note_read(items[len(rows)], wanted, row)
-            if row.records is not None:
-                size += len(row.records)
+            records = row.records
+            if records is not None:
+                size += records.length if isinstance(records, FileSlice) else len(records)
             rows.append(row)
         self._size = size
 
@@ -366,7 +367,9 @@ class FetchPlan:
             if is_remembered and not turn.select(number, row):
                 release(row)
                 continue
-            if row.records is not None and (size := len(row.records)):
+            records = row.records
+            size = records.length if isinstance(records, FileSlice) else len(records or b"")
+            if size:
                 count(key, row.partition_index, size)
             if key in topics:
                 topics[key].partitions.append(row)

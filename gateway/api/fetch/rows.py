@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from headgate.gateway.api.broker_endpoints import leader_of
@@ -122,12 +121,13 @@ class PartitionReader:
         if self.follower is not None:
             partitions.replicated_bytes_out += size
             return
-        topic = self._topic(key)
+        topic = key if isinstance(key, str) else self._topic(key)
         replica = partitions.online.get((topic, index))
         if replica is not None:
             replica.log.count_read(size)
-            if topic not in self._context.client.topics_read:
-                self._context.client.note_read(topic)
+            client = self._context.client
+            if topic not in client.topics_read:
+                client.note_read(topic)
 
     def find(self, key: TopicKey, index: int) -> Replica:
         """The partition; sets `isolation_level`. Raises KafkaError."""
@@ -166,9 +166,10 @@ class PartitionReader:
         """The topic name of a key; empty if the topic is unknown."""
         if isinstance(key, str):
             return key
-        with contextlib.suppress(KafkaError):
+        try:
             return self._partitions.topic_name(key)
-        return ""
+        except KafkaError:
+            return ""
 
     def _known(self, code: ErrorCode) -> ErrorCode:
         return known_code(code, self._context.version, STORAGE_ERROR_SINCE)

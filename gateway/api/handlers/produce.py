@@ -86,7 +86,7 @@ def _append(
             _check_codec(records, version)
         replica = broker.partitions.get(topic, data.index)
         client = context.client
-        if replica.topic not in client.topics_written:
+        if topic not in client.topics_written:
             client.note_written(replica.topic)
         if not replica.stores_verbatim:
             return _convert(acks, topic, data, context, delayed)
