@@ -17,10 +17,11 @@ from compat_tests.families import Family
 from compat_tests.families.family import Tail
 from compat_tests.harness.broker import Broker
 from compat_tests.harness.noise import Noise
+from compat_tests.harness.soak import SOAK
 
 pytestmark = pytest.mark.alone
 
-COUNT = 20
+COUNT = 20 if SOAK else 12
 MEDIAN_LIMIT_S = 0.050
 EACH_LIMIT_S = 0.500
 START_LIMIT_S = 30.0

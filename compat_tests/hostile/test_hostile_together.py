@@ -3,7 +3,7 @@
 A producer and a consumer exchange records at a fixed pace. In turns the attackers go on and are held (SIGSTOP), so that
 the same client on the same machine tells the difference; what is compared are medians over such turns, by a clock that
 does not count what other programs take from the machine.
-`make test` does this for fifteen seconds, `make soak` for a minute under attack.
+`make test` does this for a few seconds, `make soak` for a minute under attack.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOUND_BYTES = 64 * MEGABYTE
 FLOOR_S = 0.005
 DESCRIPTORS = 256
 ATTACKED_S, HELD_S = 2.5, 2.0
-TURNS = 25 if SOAK else 4
+TURNS = 25 if SOAK else 3
 PACE_S = 0.01
 # Of one kind and address: five lines in ten seconds, and one that counts what was left out
 LINES, LINES_INTERVAL_S = 6, 10.0

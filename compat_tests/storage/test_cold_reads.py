@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.harness.broker import TARGET, Broker, running
+from compat_tests.harness.soak import SOAK
 from compat_tests.harness.steady import (
     Steady,
     create_topics,
@@ -38,7 +39,7 @@ pytestmark = [
 MEGABYTE = 1 << 20
 TOPIC_MEGABYTES = 64
 PACE_S = 0.02
-TURNS = 4
+TURNS = 4 if SOAK else 3
 FLOOR_S = 0.020
 
 
