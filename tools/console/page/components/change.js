@@ -1,12 +1,12 @@
 // Changes of the cluster: fields, a preview of what will happen, then the change. A console that only reads has no buttons.
 import { mayWrite, post } from "./api.js";
+import { ChangeLines } from "./change_lines.js";
 import { Dialog } from "./dialog.js";
 import { copy } from "./export.js";
 import { Input } from "./form.js";
 import { html, useEffect, useState } from "./html.js";
 import { Loading } from "./notices.js";
 import { address } from "./route.js";
-import { Table } from "./table.js";
 import { toast } from "./toasts.js";
 
 /** A button that opens the change, with the properties of ChangeDialog. `label`: of the button, if not the title. */
@@ -107,25 +107,6 @@ function Fields({ fields: Inputs, values, setValues, isBusy, onSubmit }) {
   </form>`;
 }
 
-const COLUMNS = [
-  { name: "subject", title: "What", value: (row) => row.subject, isMono: true, width: "minmax(120px, 2fr)" },
-  {
-    name: "before",
-    title: "Now",
-    value: (row) => row.before,
-    cell: (row) => html`<span class=${row.after === null ? "before" : ""}>${row.before ?? "–"}</span>`,
-    width: "minmax(90px, 1.5fr)",
-  },
-  {
-    name: "after",
-    title: "Then",
-    value: (row) => row.after,
-    cell: (row) => row.after ?? html`<span class="soft">gone</span>`,
-    width: "minmax(90px, 1.5fr)",
-  },
-  { name: "note", title: "Note", value: (row) => row.note, width: "minmax(120px, 2fr)" },
-];
-
 function Plan({ plan, title, kind, isBusy, onApply, onBack, onClose }) {
   const [confirmation, setConfirmation] = useState("");
   const isReady = !plan.problems.length && confirmation === plan.confirmation;
@@ -133,13 +114,11 @@ function Plan({ plan, title, kind, isBusy, onApply, onBack, onClose }) {
     event.preventDefault();
     if (isReady && !isBusy) onApply(confirmation);
   };
-  const rows = plan.lines.map((line, index) => ({ ...line, index }));
   return html`<form class="form" onSubmit=${submitted}>
     <p class="change-summary">${plan.summary}</p>
     ${plan.problems.map((sentence) => html`<div class="notice bad" role="alert" key=${sentence}>${sentence}</div>`)}
     ${plan.warnings.map((sentence) => html`<div class="notice warn" key=${sentence}>${sentence}</div>`)}
-    ${rows.length > 0 &&
-    html`<${Table} columns=${COLUMNS} rows=${rows} rowKey=${(row) => row.index} label="Preview" height="40vh" />`}
+    ${plan.lines.length > 0 && html`<${ChangeLines} lines=${plan.lines} />`}
     ${plan.command && html`<${Command} text=${plan.command} />`}
     ${plan.confirmation &&
     !plan.problems.length &&
