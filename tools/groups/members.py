@@ -75,7 +75,10 @@ class GroupDescription(NamedTuple):
 
 
 def list_groups(cluster: Cluster) -> tuple[list[GroupListing], list[str]]:
-    """All groups of all brokers, sorted by name, and a sentence for each broker that failed."""
+    """All groups of all brokers, each once, sorted by name, and a sentence for each broker that failed.
+
+    Every broker lists all groups that only ZooKeeper has, as far as its own coordinator knows.
+    """
 
     def ask(client: Client, nodes: list[int]) -> Answers[int, list[Any]]:
         answer = client.ask(ListGroupsRequest())
@@ -87,7 +90,11 @@ def list_groups(cluster: Cluster) -> tuple[list[GroupListing], list[str]]:
         for node, rows in found.items()
         for row in rows
     ]
-    return sorted(listed), [f"the groups of broker {node} are not known: {why.text}" for node, why in failed.items()]
+    coordinated = {row.name for row in listed if row.type != ZOOKEEPER}
+    once = {row.name: row for row in sorted(listed, reverse=True) if row.type == ZOOKEEPER}
+    groups = [row for row in listed if row.type != ZOOKEEPER]
+    groups += (row for name, row in once.items() if name not in coordinated)
+    return sorted(groups), [f"the groups of broker {node} are not known: {why.text}" for node, why in failed.items()]
 
 
 def complete_states(cluster: Cluster, listed: list[GroupListing]) -> tuple[list[GroupListing], list[str]]:

@@ -284,7 +284,7 @@ class ModelCluster:
         rows = [
             ListedGroup(name, group.protocol, group.state, group.type)
             for name, group in self.groups.items()
-            if group.coordinator == node
+            if group.coordinator == node or group.type == "zookeeper"  # each broker reads ZooKeeper
         ]
         return ListGroupsResponse(groups=rows)
 

@@ -6,7 +6,7 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages import consumer_group_describe as kip_848
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from headgate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.schema import Message
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.groups.members import (
@@ -44,6 +44,29 @@ def test_groups_of_all_brokers_are_listed_by_name(model: ModelCluster) -> None:
     ]
     assert not failures
     assert not model.of(DescribeGroupsRequest), "states are in the list"
+
+
+def test_groups_that_every_broker_reads_in_zookeeper_are_listed_once(model: ModelCluster) -> None:
+    populate(model)
+    model.groups["alone"] = ModelGroup(type="zookeeper", coordinator=1)
+    of_zookeeper = ListedGroup("new", "consumer", "Empty", "zookeeper")  # brokers that do not coordinate the group
+
+    def add_of_zookeeper(node: int, request: Message, version: int) -> Message | None:
+        if node == 1 or not isinstance(request, ListGroupsRequest):
+            return None
+        answer = model.list_groups(node, request, version)
+        assert isinstance(answer, ListGroupsResponse)
+        return ListGroupsResponse(groups=[*answer.groups, of_zookeeper])
+
+    model.disturb = add_of_zookeeper
+    with opened() as cluster:
+        listed, _ = list_groups(cluster)
+    assert [(row.name, row.type, row.coordinator) for row in listed] == [
+        ("alone", "zookeeper", 0),
+        ("empty", "classic", 2),
+        ("new", "consumer", 1),
+        ("old", "classic", 0),
+    ]
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -45,7 +45,7 @@ function columns(missing, hasVerdicts) {
       width: "128px",
       isWideOnly: true,
     },
-    { name: "type", title: "Type", hint: "classic, consumer (KIP-848), share, streams, zookeeper", value: (row) => row.type, width: "96px", isWideOnly: true },
+    { name: "type", title: "Type", hint: "classic, consumer (KIP-848), share, streams, zookeeper", value: (row) => row.type, width: "108px", isWideOnly: true },
     { name: "members", title: "Members", value: (row) => row.members, reason, kind: "number", width: "88px", isWideOnly: true },
     {
       name: "topics",
