@@ -2,14 +2,18 @@
 
 The console reads them on the loopback interface, without a login. So a visitor sees what comes from there only if the
 visitor's principal may Describe the cluster, as the listener itself asks of its users beyond loopback.
+
+A broker that hangs must not slow down the pages about the others: after a time-out it is asked again `PAUSE_S` later,
+for `QUICK_S` then, until it answers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from headgate.protocol.acls import AclOperation
@@ -24,10 +28,13 @@ from headgate.tools.console.listening import is_loopback
 from headgate.tools.console.live.histories import LiveHistories
 
 TIMEOUT_S: Final = 5.0
+QUICK_S: Final = 1.0
+PAUSE_S: Final = 5.0
 CLIENT_ID: Final = "headgate-console"
 CONNECTIONS: Final = "/v1/connections.json"
 BROKER_METRICS: Final = "/metrics/broker"
 READINESS: Final = "/readyz"
+BROKER: Final = "/v1/broker.json"
 _ACCEPTED: Final = (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)
 """A broker that is not ready says so with 503, and what it waits for."""
 DEFAULT_LISTENER: Final = "http://127.0.0.1:9644"
@@ -59,21 +66,50 @@ def _parse_address(text: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class BrokerHttp:
-    """The listeners that the console may ask; `addresses` are `host:port`."""
+class _TimeOut(NamedTuple):
+    """A listener has not answered in time. `until_s`: nobody asks before."""
 
-    def __init__(self, addresses: Sequence[str] = ()) -> None:
+    sentence: str
+    until_s: float
+
+
+class BrokerHttp:
+    """The listeners that the console may ask; `addresses` are `host:port`. Threads may share it."""
+
+    def __init__(self, addresses: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self.addresses = tuple(addresses)
+        self._clock = clock
+        self._time_outs: dict[str, _TimeOut] = {}
+        self._names: dict[str, str] = {}
         self.connections = ConnectionSampler(lambda address: self.json(address, CONNECTIONS))
         self.histories = LiveHistories(addresses, lambda address: self.text(address, BROKER_METRICS))
 
     def text(self, address: str, path: str) -> str:
         """The text at a path of one listener. Raises ClientError."""
         [(host, port)] = parse_addresses(address)
+        before = self._time_outs.get(address)
+        if before is not None and self._clock() < before.until_s:
+            raise ClientError(before.sentence)
+        timeout_s = TIMEOUT_S if before is None else QUICK_S
         try:
-            return metrics.read(host, port, TIMEOUT_S, path=path, accepted=_ACCEPTED)
+            text = metrics.read(host, port, timeout_s, path=path, accepted=_ACCEPTED)
         except metrics.ReadError as error:
-            raise ClientError(str(error)) from None
+            sentence = str(error)
+            if isinstance(error.__cause__, TimeoutError):
+                sentence = f"{address} does not answer; is the broker overloaded, or stopped by a debugger?"
+                self._time_outs[address] = _TimeOut(sentence, self._clock() + PAUSE_S)
+            raise ClientError(sentence) from None
+        self._time_outs.pop(address, None)
+        return text
+
+    def broker_name(self, address: str) -> str:
+        """`broker 1`; the address, as long as the broker has never answered."""
+        if address not in self._names:
+            try:
+                self._names[address] = f"broker {self.json(address, BROKER)['node_id']}"
+            except (ClientError, KeyError):
+                return address
+        return self._names[address]
 
     def json(self, address: str, path: str) -> dict[str, Any]:
         """The answer at a path of one listener. Raises ClientError."""

@@ -2,7 +2,8 @@
 
 All visitors share a broker's history, so a broker is asked once in a while however many pages are open: each second
 while a stream is open, each `RESTING_S` afterwards, and no more after `KEPT_S` without a stream. A reading that takes
-long, of a broker with many partitions, is made less often: `LOAD_SHARE` bounds its share of the time.
+long, of a broker with many partitions, is made less often: `LOAD_SHARE` bounds its share of the time. A failed reading
+does not count there.
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ class BrokerHistory:
         self.error: str | None = None
         """Why the last reading failed."""
 
-    def sample(self) -> None:
-        """Read the metrics, and keep the figures; a failed reading is a gap."""
+    def sample(self) -> float:
+        """Read the metrics, and keep the figures; a failed reading is a gap.
+
+        Returns the seconds that a successful one took.
+        """
+        began_s, took_s = self._clock(), 0.0
         try:
             reading = readings.parse(self._read(), self._clock())
         except ClientError as error:
@@ -61,9 +66,11 @@ class BrokerHistory:
             found = readings.figures(self._readings[-1] if self._readings else None, reading)
             self._readings.append(reading)
             values, self.error = tuple(found[name] for name in FIGURES), None
+            took_s = self._clock() - began_s
         self._count += 1
         p99_ms = {each.api: each.p99_ms for each in self._api_figures() if each.p99_ms is not None}
         self._points.append(Point(self._count, self._now_ms(), p99_ms, values))
+        return took_s
 
     def points_after(self, number: int) -> list[Point]:
         """The points with a higher number; those that are too old are gone."""
@@ -134,21 +141,21 @@ class LiveHistories:
             return None
         return max(INTERVAL_S if self._watchers else RESTING_S, took_s / LOAD_SHARE)
 
-    def sample(self) -> None:
-        """Read every broker once."""
-        for history in self.brokers.values():
-            history.sample()
+    def sample(self) -> float:
+        """Read every broker once. Returns the seconds of the successful readings."""
+        took_s = sum(history.sample() for history in self.brokers.values())
         with self._changed:
             self._round += 1
             self._changed.notify_all()
+        return took_s
 
     def _keep(self) -> None:
         while True:
             began_s = self._clock()
-            self.sample()
+            answered_s = self.sample()
             with self._changed:
                 took_s = self._clock() - began_s
-                pause_s = self.pause_s(took_s)
+                pause_s = self.pause_s(answered_s)
                 if pause_s is None:
                     self._is_kept = False
                     return

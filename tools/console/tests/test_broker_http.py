@@ -8,7 +8,15 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from headgate.tools import metrics
 from headgate.tools.client.client import ClientError
-from headgate.tools.console.broker_http import BadHttpAddress, BrokerHttp, may_describe_cluster, parse_http_addresses
+from headgate.tools.console.broker_http import (
+    PAUSE_S,
+    QUICK_S,
+    TIMEOUT_S,
+    BadHttpAddress,
+    BrokerHttp,
+    may_describe_cluster,
+    parse_http_addresses,
+)
 from headgate.tools.console.resources.tests.answering_cluster import answering_cluster
 
 DESCRIBE, ALTER = 1 << 8, 1 << 7
@@ -39,6 +47,31 @@ def test_a_listener_that_is_not_there_is_one_sentence(monkeypatch: pytest.Monkey
     monkeypatch.setattr(metrics, "read", refuse)
     with pytest.raises(ClientError, match="nobody listens"):
         BrokerHttp().json("127.0.0.1:1", "/v1/x.json")
+
+
+def test_a_broker_that_hangs_is_asked_seldom_and_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    clock, hangs = [0.0], True
+
+    def read(host: str, port: int, timeout_s: float, *, path: str, accepted: object) -> str:
+        asked.append(timeout_s)
+        if not hangs:
+            return '{"node_id": 3}'
+        raise metrics.ReadError("no metrics (timed out)") from TimeoutError()
+
+    monkeypatch.setattr(metrics, "read", read)
+    http = BrokerHttp(["127.0.0.1:1"], clock=lambda: clock[-1])
+    for now_s in (0.0, 1.0, PAUSE_S - 0.1, PAUSE_S, PAUSE_S + 1.0):
+        clock.append(now_s)
+        with pytest.raises(ClientError, match="does not answer"):
+            http.text("127.0.0.1:1", "/v1/x.json")
+        assert http.broker_name("127.0.0.1:1") == "127.0.0.1:1"
+    assert asked == [TIMEOUT_S, QUICK_S]
+    hangs = False
+    clock.append(2 * PAUSE_S)
+    assert http.broker_name("127.0.0.1:1") == "broker 3"
+    http.text("127.0.0.1:1", "/v1/x.json")
+    assert asked[2:] == [QUICK_S, TIMEOUT_S]
 
 
 @pytest.mark.parametrize(

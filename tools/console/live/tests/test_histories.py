@@ -61,6 +61,15 @@ def test_a_broker_that_does_not_answer_leaves_a_gap() -> None:
     assert [point.values[IN_BYTES] for point in history.points_after(0)] == [None, 100.0, None, None, 100.0]
 
 
+def test_a_failed_reading_does_not_slow_down_the_others() -> None:
+    broker = FakeBroker()
+    histories = LiveHistories(["a:1", "b:2"], broker.read, broker.clock, broker.now_ms)
+    assert histories.sample() == 2.0
+    broker.is_down = True
+    assert histories.sample() == 0.0
+    assert histories.wait_for_round(1, 0) == 2
+
+
 def test_the_pace_is_that_of_the_watchers() -> None:
     broker = FakeBroker()
     histories = LiveHistories([], broker.read, broker.clock, broker.now_ms)

@@ -73,9 +73,10 @@ export function summed(brokers, figure) {
   });
 }
 
-/** The last known value of a figure, summed over brokers; null if none has it. */
+/** The last known value of a figure, summed over the brokers that answer; null if none has it. */
 export function latest(brokers, figure) {
-  const known = brokers.map((broker) => broker.values[figure]?.findLast((value) => value !== null)).filter((value) => value !== undefined);
+  const answering = brokers.filter((broker) => !broker.error);
+  const known = answering.map((broker) => broker.values[figure]?.findLast((value) => value !== null)).filter((value) => value !== undefined);
   return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
 }
 
@@ -89,4 +90,22 @@ export function aligned(brokers, broker, figure) {
   const first = brokers.reduce((longest, each) => (each.numbers.length > longest.numbers.length ? each : longest), brokers[0]);
   const values = new Map(broker.numbers.map((number, index) => [number, broker.values[figure]?.[index] ?? null]));
   return first.numbers.map((number) => values.get(number) ?? null);
+}
+
+/** The APIs of all brokers, the busiest first: the sum of the rates, the mean over all, the 99th percentile of the slowest broker. */
+export function mergedApis(brokers) {
+  const found = new Map();
+  for (const broker of brokers) {
+    for (const { api, requests_per_s: rate, mean_ms: mean, p99_ms: p99 } of broker.apis) {
+      const sum = found.get(api) ?? { api, requests_per_s: 0, measured_per_s: 0, mean_ms: null, p99_ms: null, slowest: null };
+      found.set(api, sum);
+      sum.requests_per_s += rate;
+      if (mean !== null) {
+        sum.mean_ms = ((sum.mean_ms ?? 0) * sum.measured_per_s + mean * rate) / (sum.measured_per_s + rate);
+        sum.measured_per_s += rate;
+      }
+      if (p99 !== null && (sum.p99_ms === null || p99 > sum.p99_ms)) Object.assign(sum, { p99_ms: p99, slowest: broker.name });
+    }
+  }
+  return [...found.values()].sort((a, b) => b.requests_per_s - a.requests_per_s);
 }

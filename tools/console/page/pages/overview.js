@@ -1,7 +1,7 @@
 // The cluster at a glance: its numbers, what needs attention, progress, and live plots.
 import { formatBytes, formatByteRate, formatCount, formatDuration, formatNumber, formatRate, formatShare } from "../components/format.js";
 import { html } from "../components/html.js";
-import { aligned, latest, summed, times, useLive } from "../components/live.js";
+import { aligned, latest, mergedApis, summed, times, useLive } from "../components/live.js";
 import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead, Progress } from "../components/notices.js";
 import { Plot } from "../components/plot.js";
 import { paceOfCluster, useResource } from "../components/resource.js";
@@ -130,7 +130,7 @@ export function BrokerPlots({ brokers }) {
 /** The latency of the busiest APIs at the slowest broker; those that wait by design are in the table alone. */
 function Latency({ brokers }) {
   const [longest] = [...brokers].sort((a, b) => b.numbers.length - a.numbers.length);
-  const apis = [...new Set(brokers.flatMap((broker) => broker.apis.map(({ api }) => api)))].filter((api) => !WAITING.has(api)).slice(0, 4);
+  const apis = mergedApis(brokers).map(({ api }) => api).filter((api) => !WAITING.has(api)).slice(0, 4);
   const maps = brokers.map((broker) => new Map(broker.numbers.map((number, index) => [number, broker.latency[index]])));
   const series = apis.map((api) => ({
     label: api,
@@ -142,20 +142,24 @@ function Latency({ brokers }) {
   return html`<${Plot} title="Latency, 99th percentile" times=${longest.timesMs.map((ms) => ms / 1000)} format=${formatDuration} series=${series} />`;
 }
 
+const NOT_MEASURED = () => "no request of the sample was measured lately";
 const APIS = [
   { name: "api", title: "API", value: (row) => row.api, width: "minmax(140px, 2fr)" },
-  { name: "broker", title: "Broker", value: (row) => row.broker, width: "minmax(90px, 1fr)", isWideOnly: true },
   { name: "requests_per_s", title: "Requests", value: (row) => row.requests_per_s, kind: "rate", width: "110px" },
-  { name: "mean_ms", title: "Mean", value: (row) => row.mean_ms, kind: "duration", width: "100px", reason: () => "no request of the sample was measured lately" },
-  { name: "p99_ms", title: "p99", value: (row) => row.p99_ms, kind: "duration", width: "100px", reason: () => "no request of the sample was measured lately" },
+  { name: "mean_ms", title: "Mean", value: (row) => row.mean_ms, kind: "duration", width: "100px", reason: NOT_MEASURED },
+  { name: "p99_ms", title: "p99", value: (row) => row.p99_ms, kind: "duration", width: "100px", reason: NOT_MEASURED },
 ];
 
+const SLOWEST = { name: "slowest", title: "Slowest", value: (row) => row.slowest, width: "minmax(90px, 1fr)", isWideOnly: true, reason: NOT_MEASURED };
+
 function Apis({ brokers }) {
-  const rows = brokers.flatMap((broker) => broker.apis.map((row) => ({ ...row, broker: broker.name })));
+  const rows = mergedApis(brokers);
   if (!rows.length) return null;
+  const isCluster = brokers.length > 1;
+  const ofCluster = isCluster ? " Requests are those of all brokers; p99 is that of the slowest." : "";
   return html`<h2>APIs in use</h2>
-    <p class="soft">Over the last ten readings; times are of a sample, and include the wait of a fetch for records.</p>
-    <${Table} label="APIs in use" columns=${APIS} rows=${rows} rowKey=${(row) => `${row.broker} ${row.api}`} height="420px" />`;
+    <p class="soft">Over the last ten readings; times are of a sample, and include the wait of a fetch for records.${ofCluster}</p>
+    <${Table} label="APIs in use" columns=${isCluster ? [...APIS, SLOWEST] : APIS} rows=${rows} rowKey=${(row) => row.api} height="420px" />`;
 }
 
 const TOPICS = [

@@ -44,14 +44,13 @@ def _from_metrics(http: BrokerHttp) -> Iterator[dict[str, Any]]:
     histories.watch()
     try:
         sent = dict.fromkeys(histories.brokers, 0)
-        names = {address: _broker_name(http, address) for address in histories.brokers}
         events_sent = last_round = 0
         while True:
             events = {address: _news(history, sent[address]) for address, history in histories.brokers.items()}
             for address, news in events.items():
                 if news["points"]:
                     sent[address] = news["points"][-1][0]
-                news["name"] = names[address]
+                news["name"] = http.broker_name(address)
                 if events_sent % _PROGRESS_ROUNDS == 0:
                     news["conditions"] = _conditions(http, address)
             yield {"brokers": events}
@@ -64,14 +63,6 @@ def _from_metrics(http: BrokerHttp) -> Iterator[dict[str, Any]]:
 def _news(history: BrokerHistory, after: int) -> dict[str, Any]:
     points = [[point.number, point.at_ms, point.p99_ms, *point.values] for point in history.points_after(after)]
     return {"points": points, "apis": history.apis(), "error": history.error}
-
-
-def _broker_name(http: BrokerHttp, address: str) -> str:
-    """`broker 1`; the address, if the broker does not answer."""
-    try:
-        return f"broker {http.json(address, '/v1/broker.json')['node_id']}"
-    except (ClientError, KeyError):
-        return address
 
 
 def _conditions(http: BrokerHttp, address: str) -> list[dict[str, Any]] | None:
