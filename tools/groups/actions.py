@@ -276,10 +276,11 @@ def _delete_offsets(
 def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`export`: a complete document, or none if anything failed."""
     groups, failures, notes = select_groups(cluster, options.groups)
-    offsets, failed = fetch_offsets(cluster, groups)
+    offsets, failed, unreadable = fetch_offsets(cluster, groups)
     failures += group_failures(failed)
     if failures:
         return CommandResult(failures=[*failures, "nothing is exported"])
+    notes += unreadable
     if options.format == "zookeeper":
         text = zookeeper_text.build_text(offsets)
     else:

@@ -61,8 +61,9 @@ def measure_lag(
 
     `timestamp_ms` is called last, after all answers: it gives the reference of ages.
     """
-    offsets, failed = fetch_offsets(cluster, groups)
+    offsets, failed, unreadable = fetch_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
+    failures += unreadable
     owners = {name: owners_of(group) for name, group in groups.items() if name in offsets}
     rows, more = lag_of_offsets(cluster, offsets, timestamp_ms, isolation_level, owners)
     return rows, failures + more

@@ -123,15 +123,24 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
 
 def fetch_offsets(
     cluster: Cluster, groups: Mapping[str, GroupDescription | GroupListing]
-) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
-    """The offsets of groups by name, each from the store that has the group, and failures by name."""
+) -> tuple[dict[str, CommittedOffsets], dict[str, Failure], list[str]]:
+    """The offsets of groups by name, each from the store that has the group, and failures by name.
+
+    Also a sentence for each node in ZooKeeper that has no offset; the other offsets of such a group are known.
+    """
     only_there = [name for name, group in groups.items() if group.type == ZOOKEEPER]
     found, failed = fetch_committed(cluster, [name for name in groups if name not in only_there])
+    unreadable: list[str] = []
     if only_there:
         zookeeper, more = fetch_zookeeper(cluster, only_there)
         found |= {name: group.offsets for name, group in zookeeper.items()}
         failed |= more
-    return found, failed
+        unreadable = [
+            f"group {name}: the offset of {partition} in ZooKeeper is not known: {why.text}"
+            for name, group in zookeeper.items()
+            for partition, why in group.unreadable.items()
+        ]
+    return found, failed, unreadable
 
 
 def _zookeeper_offsets(topics: Iterable[Any]) -> ZooKeeperOffsets | Failure:

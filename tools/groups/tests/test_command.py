@@ -272,6 +272,18 @@ def test_a_group_that_only_zookeeper_has_is_shown_with_its_store(run: Run, model
     assert run("export", "old", "--format", "zookeeper").out.splitlines()[0] == "/consumers/old/offsets/a/0:4"
 
 
+def test_a_node_of_zookeeper_without_an_offset_is_named(run: Run, model: ModelCluster) -> None:
+    model.groups["old"] = ModelGroup("Empty", "zookeeper")
+    model.zookeeper["old"] = {("a", 0): 4, ("a", 1): None}
+    sentence = "group old: the offset of a-1 in ZooKeeper is not known: its data are no number"
+    lag = run("lag", "old")
+    assert [(row["partition"], row["committed"]) for row in lag.rows] == [(0, 4)]
+    assert sentence in lag.errors
+    exported = run("export", "old", "--format", "zookeeper")
+    assert exported.out.splitlines() == ["/consumers/old/offsets/a/0:4"]
+    assert sentence in exported.errors
+
+
 def test_the_text_of_zookeeper_is_exported_and_imported(run: Run, model: ModelCluster, tmp_path: Path) -> None:
     file = str(tmp_path / "offsets.txt")
     lines = [f"/consumers/idle/offsets/{one}" for one in ("a/0:8", "a/1:9", "b/0:10")]

@@ -131,7 +131,7 @@ function Topics({ data, rows, onDone }) {
     ? [...TOPIC_COLUMNS.map((column) => ({ ...column, isWideOnly: column.name !== "topic" })), changeColumn(setOpen)]
     : TOPIC_COLUMNS;
   const close = () => setOpen(null);
-  const empty = html`<${NoOffsets} />`;
+  const empty = html`<${NoOffsets} reason=${data.missing.lag} />`;
   return html`<${List} name="topics" columns=${columns} rows=${rows} rowKey=${(row) => row.topic} empty=${empty} />
     ${open && html`<${open.dialog} group=${data.group} topic=${open.topic} onClose=${close} onDone=${onDone} />`}`;
 }
@@ -241,7 +241,7 @@ function Partitions({ data, isolation, onDone }) {
     columns=${columns}
     rows=${data.partitions}
     rowKey=${(row) => `${row.topic}-${row.partition}`}
-    empty=${html`<${NoOffsets} />`}
+    empty=${html`<${NoOffsets} reason=${data.missing.lag} />`}
   >
     ${data.type !== SPARK && data.partitions.length > 0 && tools}
     ${data.type !== SPARK &&
@@ -258,8 +258,8 @@ function Partitions({ data, isolation, onDone }) {
   ${dialog}`;
 }
 
-function NoOffsets() {
-  return html`<${Empty} title="The group has committed nothing, and no member has a partition" />`;
+function NoOffsets({ reason }) {
+  return html`<${Empty} title=${reason ? "No offset of the group is known" : "The group has committed nothing, and no member has a partition"} />`;
 }
 
 const assignedTo = (row) =>

@@ -57,8 +57,8 @@ def ask_offsets(cluster: Cluster) -> OffsetsByTopic:
     """All committed offsets, as the coordinators know them now. Raises ClientError."""
     listed, failures = list_groups(cluster)
     wanted = {row.name: row for row in listed if row.type.lower() in TYPES_WITH_OFFSETS}
-    offsets, failed = fetch_offsets(cluster, wanted)
-    return OffsetsByTopic(arrange_by_topic(offsets), failures + group_failures(failed))
+    offsets, failed, unreadable = fetch_offsets(cluster, wanted)
+    return OffsetsByTopic(arrange_by_topic(offsets), failures + group_failures(failed) + unreadable)
 
 
 class RecentOffsets:

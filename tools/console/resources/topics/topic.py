@@ -167,8 +167,8 @@ def topic_groups(cluster: Cluster, parameters: Parameters) -> dict[str, Any]:
     described, refused = describe_groups(
         cluster, [row.name for row in listed if row.type.lower() in TYPES_WITH_OFFSETS]
     )
-    committed, unread = fetch_offsets(cluster, described)
-    failures += group_failures({**refused, **unread}, accept_missing=True)
+    committed, unread, unreadable = fetch_offsets(cluster, described)
+    failures += group_failures({**refused, **unread}, accept_missing=True) + unreadable
     missing.note_sentences("groups", failures)
     offsets = {group: _of_topic(rows, name) for group, rows in committed.items()}
     owners = {group: _of_topic(owners_of(described[group]), name) for group in offsets}
