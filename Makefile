@@ -40,7 +40,7 @@ serve: ## run the broker on 127.0.0.1:9092 with its data in ./data; ARGS="--over
 
 .PHONY: cluster
 cluster: ## run ZooKeeper and three brokers on 127.0.0.1:9092 to 9094 with their data in build/cluster, until Ctrl-C
-	$(install) runtime jars
+	$(install) runtime console jars
 	@exec $(BIN)/python -m compat_tests.cluster.serve $(ARGS)
 
 .PHONY: orders

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from compat_tests.harness.apache_kafka import ROOT, KafkaFailed
-from compat_tests.harness.broker import HTTP, HeadgateBroker
+from compat_tests.harness.broker import CONSOLE, HTTP, HeadgateBroker
 from compat_tests.harness.leaders import metadata
+from compat_tests.harness.ports import HOST
 from compat_tests.harness.waiting import until
 from compat_tests.harness.zookeeper import ZooKeeper
 
@@ -39,15 +40,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--http-port", type=int, default=9644, help="port of metrics and health of broker 0; the others as with --port"
     )
+    parser.add_argument("--console-port", type=int, default=9080, help="port of the console, which broker 0 holds")
     parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting of the brokers"
     )
     options = parser.parse_args(arguments)
     settings = {**SETTINGS, **dict(override.split("=", 1) for override in options.override)}
+    http = [f"http://{HOST}:{options.http_port + number}" for number in IDS]
+    page = {CONSOLE: f"http://{HOST}:{options.console_port}", "headgate.console.http": ",".join(http[1:])}
+    each = [
+        {HTTP: address, **(page if number == 0 else {}), **settings} for number, address in zip(IDS, http, strict=True)
+    ]
     for number in SIGNALS:
         signal.signal(number, interrupt)
     try:
-        run(options.data, options.port, options.http_port, options.zookeeper_port, settings)
+        run(options.data, options.port, options.zookeeper_port, each)
     except KeyboardInterrupt:
         return 0
     except (KafkaFailed, OSError, AssertionError) as failure:
@@ -59,20 +66,17 @@ def interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def run(data: Path, port: int, http_port: int, zookeeper_port: int, settings: Mapping[str, str]) -> None:
-    """Start everything, print how to reach it, wait; whatever happens, stop what was started."""
+def run(data: Path, port: int, zookeeper_port: int, settings: Sequence[Mapping[str, str]]) -> None:
+    """Start everything, print how to reach it, wait; whatever happens, stop what was started.
+
+    `settings`: those of each broker.
+    """
     with ExitStack() as stack:
         zookeeper = new_zookeeper(data / "zookeeper", zookeeper_port)
         stack.enter_context(zookeeper)
         brokers = [
-            new_broker(
-                data,
-                number,
-                port + number,
-                zookeeper.connect,
-                {HTTP: f"http://127.0.0.1:{http_port + number}", **settings},
-            )
-            for number in IDS
+            new_broker(data, number, port + number, zookeeper.connect, each)
+            for number, each in zip(IDS, settings, strict=True)
         ]
         for broker in reversed(brokers):
             stack.callback(broker.stop)
@@ -84,6 +88,7 @@ def run(data: Path, port: int, http_port: int, zookeeper_port: int, settings: Ma
         for number, broker in zip(IDS, brokers, strict=True):
             ways = f"broker {number} on {broker.bootstrap}, HTTP at {broker.http()}"
             print(f"{ways}, process {broker.pid}, log {broker.errors}")
+        print(f"console at {settings[0][CONSOLE] or 'no address'}")
         print(f"bootstrap.servers={','.join(broker.bootstrap for broker in brokers)}", flush=True)
         wait_for_end(zookeeper, brokers)
 

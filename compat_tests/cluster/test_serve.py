@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +34,7 @@ PORTS = itertools.count(20_000 + os.getpid() % 1000 * 10, 10)
 def cluster(data: Path, port: int) -> Iterator[tuple[str, set[int]]]:
     """The bootstrap line of a started cluster, and its processes; Ctrl-C at the end of the block."""
     command = [sys.executable, "-m", "compat_tests.cluster.serve", f"--data={data}", f"--port={port}"]
-    command += [f"--zookeeper-port={port + 3}", f"--http-port={port + 4}"]
+    command += [f"--zookeeper-port={port + 3}", f"--http-port={port + 4}", f"--console-port={port + 7}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -48,9 +50,18 @@ def cluster(data: Path, port: int) -> Iterator[tuple[str, set[int]]]:
     assert process.returncode == 0
 
 
+def plotted(port: int) -> list[str]:
+    """The HTTP listeners of the brokers whose plots the console shows."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(f"http://{HOST}:{port}/api/session", timeout=60).close()  # the first visit starts the console
+    with opener.open(f"http://{HOST}:{port}/api/live", timeout=60) as events:
+        found: list[str] = json.loads(events.readline().removeprefix(b"data: "))["brokers"]
+    return found
+
+
 def free_ports() -> int:
-    """The first of seven ports in a row that are free."""
-    return next(first for first in PORTS if all(map(is_free, range(first, first + 7))))
+    """The first of eight ports in a row that are free."""
+    return next(first for first in PORTS if all(map(is_free, range(first, first + 8))))
 
 
 def is_free(port: int) -> bool:
@@ -71,6 +82,7 @@ def test_a_cluster_by_one_command_keeps_its_data(tmp_path: Path) -> None:
         assert bootstrap == ",".join(f"127.0.0.1:{port + number}" for number in range(3))
         create_topics(bootstrap, {"kept": {}}, 1, 3)
         send(bootstrap, "kept", ["1", "2", "3"])
+        assert plotted(port + 7) == [f"127.0.0.1:{port + 4 + number}" for number in range(3)]
     with cluster(tmp_path, port) as (bootstrap, second):
         found = Confluent().consume(bootstrap, "kept", FromStart(), {0: 3})
         assert [record.value for record in found] == [b"1", b"2", b"3"]

@@ -85,6 +85,8 @@ class Settings:
       " It is a process of its own, which the first visit starts (pip install 'headgate[console]')."))
     headgate_console_write: bool = row(BOOLEAN, "false", "",
      "Whether visitors of the console may change the cluster, each as the own login allows; without it the console only reads.")
+    headgate_console_http: tuple[str, ...] = row(LIST, "", "",
+     "HTTP listeners of other brokers on this machine, http://127.0.0.1:port, separated by commas: the console shows these brokers as it shows its own.")
     headgate_console_schemas: str = row(STRING, "", "",
      "Schemas of Avro for the console's messages: a folder with <id>.avsc and <subject>.avsc, or a registry with Confluent's API (http://...).")
     headgate_console_descriptor_set: str = row(STRING, "", "",

@@ -84,6 +84,7 @@ def make_command(config: BrokerConfig, endpoints: Sequence[str], http_endpoints:
     protocol = next(each for each in _PROTOCOLS if each in by_protocol)
     arguments = ["--bootstrap-server", by_protocol[protocol]]
     plain = [endpoint for endpoint in http_endpoints if endpoint.startswith("http://")]
+    plain += config.headgate_console_http
     if plain:
         arguments += ["--http", ",".join(plain)]
     if config.headgate_console_write:

@@ -96,7 +96,7 @@ class BrokerHttp:
         except metrics.ReadError as error:
             sentence = str(error)
             if isinstance(error.__cause__, TimeoutError):
-                sentence = f"{address} does not answer; is the broker overloaded, or stopped by a debugger?"
+                sentence = f"{address} does not answer; is the broker overloaded, or its process suspended?"
                 self._time_outs[address] = _TimeOut(sentence, self._clock() + PAUSE_S)
             raise ClientError(sentence) from None
         self._time_outs.pop(address, None)

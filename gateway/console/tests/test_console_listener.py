@@ -151,6 +151,12 @@ def test_the_console_writes_if_the_setting_says_so() -> None:
     assert list(make_command(config, ["PLAINTEXT://h:1"], []).arguments) == ["--bootstrap-server", "h:1", "--write"]
 
 
+def test_the_console_asks_other_brokers_of_this_machine() -> None:
+    config = BrokerConfig.load("headgate.console.http=http://127.0.0.1:9645,http://127.0.0.1:9646\n")
+    command = make_command(config, ["PLAINTEXT://h:1"], ["http://127.0.0.1:9644"])
+    assert command.arguments[-1] == "http://127.0.0.1:9644,http://127.0.0.1:9645,http://127.0.0.1:9646"
+
+
 def test_the_console_has_the_schemas_of_the_settings(tmp_path: Path) -> None:
     descriptors = tmp_path / "types.bin"
     descriptors.touch()
