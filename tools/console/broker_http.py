@@ -67,7 +67,7 @@ def _parse_address(text: str) -> str:
 
 
 class _TimeOut(NamedTuple):
-    """A listener has not answered in time. `until_s`: nobody asks before."""
+    """A listener has not answered in time. `until_s`: it is not asked before."""
 
     sentence: str
     until_s: float

@@ -31,7 +31,7 @@ from headgate.tools.groups.members import (
 from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
 from headgate.tools.groups.selection import NO_GROUPS, group_failures, select_groups
-from headgate.tools.groups.stores import fetch_offsets
+from headgate.tools.groups.stores import fetch_stored_offsets
 from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 
 _NOTHING_CHANGED = "nothing is changed"
@@ -276,7 +276,7 @@ def _delete_offsets(
 def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`export`: a complete document, or none if anything failed."""
     groups, failures, notes = select_groups(cluster, options.groups)
-    offsets, failed, unreadable = fetch_offsets(cluster, groups)
+    offsets, failed, unreadable = fetch_stored_offsets(cluster, groups)
     failures += group_failures(failed)
     if failures:
         return CommandResult(failures=[*failures, "nothing is exported"])

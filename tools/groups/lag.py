@@ -24,7 +24,7 @@ from headgate.tools.groups.offsets import (
     list_ends,
 )
 from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread
-from headgate.tools.groups.stores import fetch_offsets
+from headgate.tools.groups.stores import fetch_stored_offsets
 
 NO_SUCH_PARTITION, UNKNOWN = "no such partition", "unknown"
 
@@ -61,7 +61,7 @@ def measure_lag(
 
     `timestamp_ms` is called last, after all answers: it gives the reference of ages.
     """
-    offsets, failed, unreadable = fetch_offsets(cluster, groups)
+    offsets, failed, unreadable = fetch_stored_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
     failures += unreadable
     owners = {name: owners_of(group) for name, group in groups.items() if name in offsets}

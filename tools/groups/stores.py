@@ -121,13 +121,19 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
     return cluster.ask_coordinators(groups, ask)[1]
 
 
-def fetch_offsets(
-    cluster: Cluster, groups: Mapping[str, GroupDescription | GroupListing]
-) -> tuple[dict[str, CommittedOffsets], dict[str, Failure], list[str]]:
-    """The offsets of groups by name, each from the store that has the group, and failures by name.
+class StoredOffsets(NamedTuple):
+    """The offsets of groups by name, and failures by name.
 
-    Also a sentence for each node in ZooKeeper that has no offset; the other offsets of such a group are known.
+    `unreadable`: a sentence for each node in ZooKeeper that has no offset; other offsets of such a group are known.
     """
+
+    offsets: dict[str, CommittedOffsets]
+    failed: dict[str, Failure]
+    unreadable: list[str]
+
+
+def fetch_stored_offsets(cluster: Cluster, groups: Mapping[str, GroupDescription | GroupListing]) -> StoredOffsets:
+    """The offsets of groups, each from the store that has the group."""
     only_there = [name for name, group in groups.items() if group.type == ZOOKEEPER]
     found, failed = fetch_committed(cluster, [name for name in groups if name not in only_there])
     unreadable: list[str] = []
@@ -140,7 +146,14 @@ def fetch_offsets(
             for name, group in zookeeper.items()
             for partition, why in group.unreadable.items()
         ]
-    return found, failed, unreadable
+    return StoredOffsets(found, failed, unreadable)
+
+
+def fetch_offsets(
+    cluster: Cluster, groups: Mapping[str, GroupDescription | GroupListing]
+) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
+    """The offsets of groups by name, each from the store that has the group, and failures by name."""
+    return fetch_stored_offsets(cluster, groups)[:2]
 
 
 def _zookeeper_offsets(topics: Iterable[Any]) -> ZooKeeperOffsets | Failure:

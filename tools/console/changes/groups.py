@@ -17,6 +17,7 @@ from headgate.tools.groups.deletion import delete_selected, delete_whole_groups,
 from headgate.tools.groups.members import ZOOKEEPER, GroupDescription, list_groups
 from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed
 from headgate.tools.groups.selection import TYPES_WITH_OFFSETS, group_failures, select_groups
+from headgate.tools.groups.stores import fetch_offsets
 
 MOST_GROUPS: Final = 200
 """Of one change."""
@@ -112,17 +113,14 @@ def delete_groups(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     names = group_names(parameters)
     kinds = {name: kind for name, kind in other_types(cluster, names).items() if kind != ZOOKEEPER}
     groups, problems = _describe(cluster, [name for name in names if name not in kinds])
-    problems += [
-        f"group {name} is in ZooKeeper alone, where no request deletes it"
-        for name, group in groups.items()
-        if group.type == ZOOKEEPER
-    ]
+    in_zookeeper = [name for name, group in groups.items() if group.type == ZOOKEEPER]
+    problems += [f"group {name} is in ZooKeeper alone, where no request deletes it" for name in in_zookeeper]
     problems += [
         f"group {group.name} is {group.state}, and has members: {group.member_names()}; stop them first"
         for group in groups.values()
         if group.is_active
     ]
-    found, failed = fetch_committed(cluster, groups)
+    found, failed = fetch_offsets(cluster, groups)
     problems += [*group_failures(failed), *_unserved(cluster, names, DeleteGroupsRequest, _DELETE_GROUPS)]
     lines = [line for name in names for line in _lost_of_group(name, found.get(name, {}), kinds, len(names) > 1)]
     total = sum(map(len, found.values()))
@@ -132,7 +130,7 @@ def delete_groups(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         lines,
         lambda cluster: _delete_groups(cluster, names),
         problems=problems,
-        command=shlex.join(["headgate", "groups", "delete", *names]) if not kinds else "",
+        command=shlex.join(["headgate", "groups", "delete", *names]) if not (kinds or in_zookeeper) else "",
         confirmation=names[0] if len(names) == 1 else f"{len(names)} groups",
     )
 

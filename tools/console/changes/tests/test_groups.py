@@ -126,7 +126,10 @@ def test_what_cannot_be_deleted_has_a_sentence(model: ModelCluster) -> None:
     populate(model)
     assert of_groups("none").problems == ["group none: there is no such group; `headgate groups list` shows all"]
     model.groups["billing"].type = "zookeeper"
-    assert of_groups("billing").problems == ["group billing is in ZooKeeper alone, where no request deletes it"]
+    model.zookeeper["billing"] = {("orders", 0): 4}
+    plan = of_groups("billing")
+    assert plan.problems == ["group billing is in ZooKeeper alone, where no request deletes it"]
+    assert (plan.summary, plan.command) == ("Delete the group billing with 1 offset", "")
     assert of_topics("orders").problems[0].startswith("group billing has its offsets in ZooKeeper alone; ")
     with pytest.raises(BadParameter, match="the parameter group is missing"):
         of_groups()

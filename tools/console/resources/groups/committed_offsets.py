@@ -16,7 +16,7 @@ from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.members import list_groups
 from headgate.tools.groups.offsets import CommittedOffsets
 from headgate.tools.groups.selection import TYPES_WITH_OFFSETS, group_failures
-from headgate.tools.groups.stores import fetch_offsets
+from headgate.tools.groups.stores import fetch_stored_offsets
 
 KEPT_S: Final = 10.0
 """As long as one interval of Headgate's own survey of lag."""
@@ -57,7 +57,7 @@ def ask_offsets(cluster: Cluster) -> OffsetsByTopic:
     """All committed offsets, as the coordinators know them now. Raises ClientError."""
     listed, failures = list_groups(cluster)
     wanted = {row.name: row for row in listed if row.type.lower() in TYPES_WITH_OFFSETS}
-    offsets, failed, unreadable = fetch_offsets(cluster, wanted)
+    offsets, failed, unreadable = fetch_stored_offsets(cluster, wanted)
     return OffsetsByTopic(arrange_by_topic(offsets), failures + group_failures(failed) + unreadable)
 
 

@@ -23,7 +23,7 @@ from headgate.tools.groups.lag import PartitionLag, lag_of_offsets, owners_of
 from headgate.tools.groups.members import GroupDescription, describe_groups, list_groups
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_ends, list_offsets
 from headgate.tools.groups.selection import TYPES_WITH_OFFSETS, group_failures
-from headgate.tools.groups.stores import fetch_offsets
+from headgate.tools.groups.stores import fetch_stored_offsets
 from headgate.tools.log_directories import DirectoryDescription, describe_log_directories
 from headgate.tools.topics import describe_partitions
 from headgate.tools.txn.open_transactions import ActiveProducer, list_producers
@@ -167,7 +167,7 @@ def topic_groups(cluster: Cluster, parameters: Parameters) -> dict[str, Any]:
     described, refused = describe_groups(
         cluster, [row.name for row in listed if row.type.lower() in TYPES_WITH_OFFSETS]
     )
-    committed, unread, unreadable = fetch_offsets(cluster, described)
+    committed, unread, unreadable = fetch_stored_offsets(cluster, described)
     failures += group_failures({**refused, **unread}, accept_missing=True) + unreadable
     missing.note_sentences("groups", failures)
     offsets = {group: _of_topic(rows, name) for group, rows in committed.items()}
