@@ -15,6 +15,7 @@ from compat_tests.console.accessibility import faults_of
 from compat_tests.console.browser import console, opened_page, screenshot
 from compat_tests.console.filled_cluster import BILLING, ORDERS, SCRIPT, filled
 from compat_tests.console.test_change_offsets import committed, delete, move_and_set
+from compat_tests.console.test_change_produce import write_and_show
 from compat_tests.console.test_change_topics import abort, create_grow_and_empty, set_and_remove
 from compat_tests.console.test_pages import VIEWS, View, go
 from compat_tests.harness import toolchain
@@ -96,6 +97,10 @@ def test_topics_configs_and_transactions_are_changed(page: Page, any_kafka: AnyK
     set_and_remove(page, *kafka, 1)
     is_old = any_kafka.version == "2.8"
     abort(page, *kafka, "No coordinator has answered" if is_old else "The transaction does not hang")
+
+
+def test_a_message_is_written(page: Page, any_kafka: AnyKafka) -> None:
+    write_and_show(page, any_kafka.address, any_kafka.bootstrap)
 
 
 def test_members_and_producers_of_any_kafka(page: Page, any_kafka: AnyKafka) -> None:

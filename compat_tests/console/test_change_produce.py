@@ -14,9 +14,9 @@ TITLE = "Produce message"
 VALUE = '{"total": 12.50}\n'
 
 
-def read(cluster: OpenCluster, topic: str, partition: int, offset: int) -> Any:
+def read(bootstrap: str, topic: str, partition: int, offset: int) -> Any:
     """The message there, by librdkafka."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, offset)])
     message = consumer.poll(20)
     consumer.close()
@@ -31,9 +31,10 @@ def send(dialog: Locator, text: str) -> None:
     expect(dialog.get_by_role("status").get_by_text(text)).to_be_visible()
 
 
-def test_a_message_is_written_and_shown(page: Page, writing_console: str, cluster: OpenCluster) -> None:
-    create_topics(cluster.bootstrap, {"written": {"cleanup.policy": "compact"}}, 3)
-    page.goto(f"{writing_console}/#/topics/written")
+def write_and_show(page: Page, address: str, bootstrap: str) -> None:
+    """Write a message to a compacted topic, and follow the link to it."""
+    create_topics(bootstrap, {"written": {"cleanup.policy": "compact"}}, 3)
+    page.goto(f"{address}/#/topics/written")
     page.get_by_role("button", name=TITLE).press("Enter")
     dialog = page.get_by_role("dialog", name=TITLE)
     dialog.get_by_label("Value", exact=True).fill(VALUE)
@@ -56,13 +57,17 @@ def test_a_message_is_written_and_shown(page: Page, writing_console: str, cluste
     panel = page.get_by_role("complementary")
     expect(panel.get_by_role("heading", name="written-1 at 0")).to_be_visible()
     expect(panel.get_by_label("Value").get_by_text('"total": 12.50')).to_be_visible()
-    message = read(cluster, "written", 1, 0)
+    message = read(bootstrap, "written", 1, 0)
     assert (message.key(), message.value(), message.headers()) == (
         b"order-4711",
         VALUE.encode(),
         [("trace", b"\x00\xff")],
     )
     assert message.timestamp()[0] == TIMESTAMP_CREATE_TIME
+
+
+def test_a_message_is_written_and_shown(page: Page, writing_console: str, cluster: OpenCluster) -> None:
+    write_and_show(page, writing_console, cluster.bootstrap)
 
 
 def test_a_shown_message_is_sent_again(page: Page, writing_console: str, cluster: OpenCluster) -> None:
@@ -81,5 +86,5 @@ def test_a_shown_message_is_sent_again(page: Page, writing_console: str, cluster
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("complementary")).to_be_visible()
-    first, second = (read(cluster, "repeated", 1, offset) for offset in (0, 1))
+    first, second = (read(cluster.bootstrap, "repeated", 1, offset) for offset in (0, 1))
     assert (second.key(), second.value(), second.headers()) == (first.key(), first.value(), first.headers())
