@@ -35,6 +35,8 @@ class RegisteredSchema(NamedTuple):
     kind: str
     text: str
     references: tuple[str, ...] = ()
+    number: int | None = None
+    """The id, where the answer has it: that of a registry about a subject has."""
 
 
 class SchemaSource(Protocol):
@@ -129,9 +131,10 @@ class SchemaRegistry:
             kind, text, references = str(row.get("schemaType") or AVRO), str(row["schema"]), row.get("references") or ()
             found: dict[tuple[str, int], str] = {}
             self._add_references(references, found)
+            number = int(row["id"]) if "id" in row else None
         except (AttributeError, KeyError, TypeError, ValueError) as failure:
             raise SchemaError(f"the schema registry {self._address} answers with no schema: {failure}") from None
-        return RegisteredSchema(kind, text, tuple(found.values()))
+        return RegisteredSchema(kind, text, tuple(found.values()), number)
 
     def _add_references(self, references: Any, found: dict[tuple[str, int], str], depth: int = 0) -> None:
         for reference in references:

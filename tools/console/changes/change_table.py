@@ -40,7 +40,7 @@ CHANGES: Final[dict[str, ConsoleChange]] = {
     "delete_offsets": ConsoleChange("groups:delete_offsets"),
     "delete_records": ConsoleChange("delete_records:delete_records"),
     "delete_topics": ConsoleChange("delete_topics:delete_topics"),
-    "produce": ConsoleChange("produce:produce"),
+    "produce": ConsoleChange("producing.produce:produce"),
     "add_acls": ConsoleChange("acls:add_acls"),
     "delete_acls": ConsoleChange("acls:delete_acls"),
     "set_user": ConsoleChange("users:set_user"),

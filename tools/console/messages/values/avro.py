@@ -1,4 +1,4 @@
-"""Avro values by fastavro, as values for JSON."""
+"""Avro values by fastavro, as values for JSON, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 
-from headgate.tools.console.messages.values import avro_budget
+from headgate.tools.console.messages.values import avro_budget, avro_input
 from headgate.tools.log.decoding import as_json
 
 MOST_BYTES: Final = 4 << 20
@@ -62,6 +62,17 @@ class AvroSchema:
             raise
         except _FAULTS as error:
             raise ValueError(f"it does not fit the schema: {str(error) or type(error).__name__}") from None
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of a value of JSON, without a prefix. Raises ValueError."""
+        import fastavro
+
+        stream = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(stream, self._schema, avro_input.typed(value, self._schema, self._named))
+        except _FAULTS as error:
+            raise ValueError(str(error) or type(error).__name__) from None
+        return stream.getvalue()
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ import { ChangeButton, ChangeDialog } from "../components/change.js";
 import { formatBytes } from "../components/format.js";
 import { Field, Input, Select } from "../components/form.js";
 import { html, useState } from "../components/html.js";
+import { useResource } from "../components/resource.js";
 import { toast } from "../components/toasts.js";
 
 const TITLE = "Produce message";
@@ -17,6 +18,7 @@ const FORMATS = [
   ["hex", "Hexadecimal"],
   ["base64", "Base64"],
 ];
+const AVRO = ["avro", "Avro, from JSON"]; // where the console knows schemas
 const KEY_FORMATS = [["null", "No key (null)"], ...FORMATS];
 const VALUE_FORMATS = [...FORMATS, ["null", "Tombstone (null)"]];
 const HEADER_FORMATS = [...FORMATS, ["null", "null"]];
@@ -137,8 +139,10 @@ function base64(bytes) {
 // --------------------------------------------------------------------------------------------------------- the form
 
 function MessageFields({ values, set, bind }) {
-  return html`<${Content} label="Key" name="key" formats=${KEY_FORMATS} rows="2" values=${values} bind=${bind} />
-    <${Content} label="Value" name="value" formats=${VALUE_FORMATS} rows="8" values=${values} bind=${bind} />
+  const { data } = useResource("message_formats");
+  const more = data?.has_schemas ? [AVRO] : [];
+  return html`<${Content} label="Key" name="key" formats=${[...KEY_FORMATS, ...more]} rows="2" values=${values} bind=${bind} />
+    <${Content} label="Value" name="value" formats=${[...VALUE_FORMATS, ...more]} rows="8" values=${values} bind=${bind} />
     <${HeaderRows} values=${values} set=${set} />
     <div class="form-line">
       <${Input} label="Partition" inputmode="numeric" pattern="[0-9]*" placeholder="by the key" size="12" ...${bind("partition")} />
@@ -149,7 +153,17 @@ function MessageFields({ values, set, bind }) {
 function Content({ label, name, formats, rows, values, bind }) {
   const isNull = values[`${name}_format`] === "null";
   return html`<div class="written-content">
-    <${Select} label=${`${label} format`} options=${formats} ...${bind(`${name}_format`)} />
+    <div class="form-line">
+      <${Select} label=${`${label} format`} options=${formats} ...${bind(`${name}_format`)} />
+      ${values[`${name}_format`] === AVRO[0] &&
+      html`<${Input}
+        label=${`${label} schema id`}
+        inputmode="numeric"
+        pattern="[0-9]*"
+        placeholder="newest of the topic"
+        ...${bind(`${name}_schema`)}
+      />`}
+    </div>
     ${!isNull &&
     html`<${Field} label=${label}>
       <textarea class="input" rows=${rows} autocomplete="off" spellcheck=${false} ...${bind(name)}></textarea>

@@ -14,8 +14,9 @@ from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.client.producing import append_batch
 from headgate.tools.configs import describe_topic_configs
-from headgate.tools.console.changes.message_parameters import WrittenMessage, parse_message, shorten_content
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.producing.avro_content import AvroEncoder
+from headgate.tools.console.changes.producing.message_parameters import WrittenMessage, parse_message, shorten_content
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
 
@@ -50,7 +51,7 @@ def produce(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     """
     topic = find_topic(cluster, parameters.text("topic"))
     name = topic.name or ""
-    message = parse_message(parameters)
+    message = parse_message(parameters, AvroEncoder(name, parameters))
     choice = _choose(topic, message.key, parameters)
     partition = TopicPartition(name, choice.number)
     configs = _read_configs(cluster, name)
@@ -111,6 +112,8 @@ def _lines(
     yield ChangeLine("partition", None, str(partition), choice.reason)
     yield _content_line("key", message.key, "null, the message has no key")
     yield _content_line("value", message.value, "null, a tombstone")
+    for part, schema in message.schemas.items():
+        yield ChangeLine(f"schema of the {part}", None, schema, "Avro")
     for name, content in message.headers:
         yield _content_line(f"header {shorten_content(name.encode())}", content, "no value")
     time = "now" if message.timestamp_ms is None else f"{message.timestamp_ms} ms"

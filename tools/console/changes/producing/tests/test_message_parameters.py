@@ -7,13 +7,14 @@ import json
 import pytest
 
 from headgate.protocol.records.batch import Record
-from headgate.tools.console.changes.message_parameters import (
+from headgate.tools.console.changes.producing.message_parameters import (
     BASE64,
     HEX,
     JSON,
     MOST_HEADERS,
     NULL,
     TEXT,
+    AvroContent,
     WrittenMessage,
     parse_content,
     parse_headers,
@@ -68,13 +69,38 @@ def test_a_content_that_does_not_fit_its_format(form: str, text: str, sentence: 
         parse_content("value", form, text)
 
 
+def no_avro(part: str, value: object) -> AvroContent:
+    raise AssertionError(part)
+
+
+def parsed(*pairs: tuple[str, str]) -> WrittenMessage:
+    return parse_message(Parameters(pairs), no_avro)
+
+
+def test_avro_is_json_for_its_encoder() -> None:
+    given: list[tuple[str, object]] = []
+
+    def encode(part: str, value: object) -> AvroContent:
+        given.append((part, value))
+        return AvroContent(b"encoded", "7")
+
+    pairs = [("key_format", "text"), ("value", '{"a": 1}'), ("value_format", "avro")]
+    message = parse_message(Parameters(pairs), encode)
+    assert (message.key, message.value, message.schemas) == (b"", b"encoded", {"value": "7"})
+    assert given == [("value", {"a": 1})]
+    with pytest.raises(BadParameter, match=r"^the value is no JSON"):
+        parsed(("value", "{"), ("value_format", "avro"))
+    with pytest.raises(BadParameter, match=r"^the value cannot be read: Exceeds the limit"):
+        parsed(("value", "1" * 5000), ("value_format", "avro"))
+
+
 def test_an_empty_key_is_not_null() -> None:
-    assert parse_message(Parameters()) == WrittenMessage(None, b"", [], None)
-    assert parse_message(Parameters([("key_format", "text")])).key == b""
-    assert parse_message(Parameters([("key", "k"), ("key_format", "null")])).key is None
-    assert parse_message(Parameters([("value_format", "null")])).value is None
-    with pytest.raises(BadParameter, match="key_format=avro is not one of"):
-        parse_message(Parameters([("key_format", "avro")]))
+    assert parsed() == WrittenMessage(None, b"", [], None)
+    assert parsed(("key_format", "text")).key == b""
+    assert parsed(("key", "k"), ("key_format", "null")).key is None
+    assert parsed(("value_format", "null")).value is None
+    with pytest.raises(BadParameter, match="key_format=protobuf is not one of"):
+        parsed(("key_format", "protobuf"))
 
 
 def test_headers_keep_their_order_and_repetitions() -> None:

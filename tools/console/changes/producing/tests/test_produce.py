@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headgate.protocol.client.key_partitioner import partition_of_key
@@ -12,7 +14,8 @@ from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message
 from headgate.tools.client.client import ClientError
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan
-from headgate.tools.console.changes.produce import produce
+from headgate.tools.console.changes.producing.produce import produce
+from headgate.tools.console.messages import schema_options
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
@@ -91,6 +94,19 @@ def test_without_key_a_seed_chooses_a_partition_with_a_leader(logs: list[Log], s
     logs[1].leader = -1
     plan = planned(value="v", seed=seed)
     assert plan.lines[0] == ChangeLine("partition", None, f"orders-{number}", "at random: there is no key")
+
+
+def test_a_value_in_avro_is_shown_with_its_schema(logs: list[Log], tmp_path: Path) -> None:
+    (tmp_path / "7.avsc").write_text('"string"')
+    schema_options.use(str(tmp_path), None)
+    try:
+        plan = planned(value='"ab"', value_format="avro", value_schema="7", partition="0")
+        with opened() as cluster:
+            plan.apply(cluster)
+    finally:
+        schema_options.use(None, None)
+    assert ChangeLine("schema of the value", None, "7", "Avro") in plan.lines
+    assert written(logs[0]).value == b"\x00\x00\x00\x00\x07\x04ab"
 
 
 def test_a_given_partition_comes_before_the_key(logs: list[Log]) -> None:

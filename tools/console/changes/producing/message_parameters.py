@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,9 +14,10 @@ from headgate.tools.console.messages.values import texts
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.output import printable
 
-NULL, TEXT, JSON, HEX, BASE64 = "null", "text", "json", "hex", "base64"
-VALUE_FORMATS: Final = (TEXT, JSON, HEX, BASE64, NULL)
-KEY_FORMATS: Final = (NULL, TEXT, JSON, HEX, BASE64)
+NULL, TEXT, JSON, HEX, BASE64, AVRO = "null", "text", "json", "hex", "base64", "avro"
+HEADER_FORMATS: Final = (TEXT, JSON, HEX, BASE64, NULL)
+VALUE_FORMATS: Final = (*HEADER_FORMATS, AVRO)
+KEY_FORMATS: Final = (NULL, TEXT, JSON, HEX, BASE64, AVRO)
 MOST_HEADERS: Final = 1_000
 LONGEST_TIME: Final = 40
 _SHOWN_CHARACTERS: Final = 100
@@ -25,12 +26,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WrittenMessage(NamedTuple):
-    """A message that is not sent yet. `timestamp_ms`: None for the moment in which it is sent."""
+    """A message that is not sent yet. `timestamp_ms`: None for the moment in which it is sent.
+
+    `schemas`: the names of the schemas of `key` and `value`, where these are Avro.
+    """
 
     key: bytes | None
     value: bytes | None
     headers: list[Header]
     timestamp_ms: int | None
+    schemas: Mapping[str, str] = {}
 
     def record(self, now_ms: int) -> Record:
         """The record; `now_ms` is its time if the visitor has given none."""
@@ -38,21 +43,45 @@ class WrittenMessage(NamedTuple):
         return Record(timestamp=timestamp_ms, key=self.key, value=self.value, headers=self.headers)
 
 
-def parse_message(parameters: Parameters) -> WrittenMessage:
+class AvroContent(NamedTuple):
+    """The bytes of a key or a value, and the name of its schema."""
+
+    content: bytes
+    schema: str
+
+
+EncodeAvro = Callable[[str, Any], AvroContent]
+"""Encodes a value of JSON for `key` or `value`. Raises BadParameter."""
+
+
+def parse_message(parameters: Parameters, encode_avro: EncodeAvro) -> WrittenMessage:
     """Parse `key`, `key_format`, `value`, `value_format`, `headers` and `timestamp`. Raises BadParameter.
 
     Without `key_format` the key is null; without `value_format` the value is text.
     """
-    return WrittenMessage(
-        key=parse_content("key", parameters.choice("key_format", KEY_FORMATS), parameters.text("key", "")),
-        value=parse_content("value", parameters.choice("value_format", VALUE_FORMATS), parameters.text("value", "")),
-        headers=parse_headers(parameters.text("headers", "")),
-        timestamp_ms=parse_timestamp(parameters.text("timestamp", "").strip()),
-    )
+    contents: dict[str, bytes | None] = {}
+    schemas: dict[str, str] = {}
+    for part, formats in (("key", KEY_FORMATS), ("value", VALUE_FORMATS)):
+        form, text = parameters.choice(f"{part}_format", formats), parameters.text(part, "")
+        if form == AVRO:
+            parse_content(part, JSON, text)
+            contents[part], schemas[part] = encode_avro(part, _loaded(part, text))
+        else:
+            contents[part] = parse_content(part, form, text)
+    headers = parse_headers(parameters.text("headers", ""))
+    timestamp_ms = parse_timestamp(parameters.text("timestamp", "").strip())
+    return WrittenMessage(contents["key"], contents["value"], headers, timestamp_ms, schemas)
+
+
+def _loaded(part: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:  # a number of thousands of digits
+        raise BadParameter(f"the {part} cannot be read: {error}") from None
 
 
 def parse_content(part: str, form: str, text: str) -> bytes | None:
-    """The bytes of a key, a value or a header; None for null. `form`: one of VALUE_FORMATS. Raises BadParameter."""
+    """The bytes of a key, a value or a header; None for null. `form`: one of HEADER_FORMATS. Raises BadParameter."""
     if form == NULL:
         return None
     try:
@@ -113,8 +142,10 @@ def parse_headers(text: str) -> list[Header]:
 
 def _header(name: str, form: str, text: str) -> Header:
     shown = printable(name[:_SHOWN_CHARACTERS])
-    if form not in VALUE_FORMATS:
-        raise BadParameter(f"the header {shown} has the format {form[:40]!r}, which is not one of {VALUE_FORMATS}")
+    if form not in HEADER_FORMATS:
+        raise BadParameter(
+            f"the header {shown} has the format {form[:40]!r}, which is not one of {', '.join(HEADER_FORMATS)}"
+        )
     if not name:
         raise BadParameter("a header has no name")
     parse_content("name of a header", TEXT, name)
