@@ -8,7 +8,6 @@ from typing import Final
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreatableTopicResult
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.configs import SOURCES
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.topic_changes import create_topic as request_topic
@@ -19,6 +18,8 @@ _TOPIC_CONFIG: Final = 1  # the source of a config that the topic itself has
 _ALWAYS_SHOWN: Final = frozenset({"cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas"})
 _DEFAULT_CONFIG: Final = 5
 _BY_BROKER: Final = "the broker's default"
+_ORIGINS: Final = {2: "set while the broker runs", 3: "set for all brokers while they run", 4: "in the broker's file"}
+"""Of the broker's default, by the source of the config; Kafka's own otherwise."""
 
 
 def create_topic(cluster: Cluster, parameters: Parameters) -> ChangePlan:
@@ -82,7 +83,7 @@ def _config_lines(configs: dict[str, str], answer: CreatableTopicResult | Failur
     """The configs that are asked for, then those that the broker sets, and the most important defaults."""
     told = [] if isinstance(answer, Failure) else answer.configs or []
     others = [
-        ChangeLine(row.name, None, row.value, f"{_BY_BROKER}: {SOURCES.get(row.config_source, row.config_source)}")
+        ChangeLine(row.name, None, row.value, f"{_BY_BROKER}: {_ORIGINS.get(row.config_source, 'as in Kafka')}")
         for row in sorted(told, key=lambda row: row.name)
         if row.name not in configs
         and not row.is_sensitive

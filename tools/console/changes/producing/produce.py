@@ -133,7 +133,7 @@ def _problems(
     topic: MetadataResponseTopic, number: int, message: WrittenMessage, configs: _TopicConfigs, size_bytes: int
 ) -> Iterator[str]:
     if configs.is_compacted and message.key is None:
-        yield f"{topic.name} is compacted, so that its broker refuses messages without a key; an empty key is one"
+        yield f"{topic.name} is compacted: its broker refuses messages without a key; an empty key is enough"
     limit = configs.max_message_bytes
     if limit is not None and size_bytes > limit:
         yield f"the message has {_bytes(size_bytes)}, and max.message.bytes of {topic.name} is {limit:,}"

@@ -25,7 +25,7 @@ def test_a_topic_with_numbers_and_configs(model: ModelCluster) -> None:
             ChangeLine("replication factor", None, "3"),
             ChangeLine("cleanup.policy", None, "compact"),
             ChangeLine("min.insync.replicas", None, "2"),
-            ChangeLine("retention.ms", None, "604800000", "the broker's default: STATIC_BROKER_CONFIG"),
+            ChangeLine("retention.ms", None, "604800000", "the broker's default: in the broker's file"),
         ]
         assert (plan.problems, plan.confirmation) == ([], "")
         assert plan.command == (

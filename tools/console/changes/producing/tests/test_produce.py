@@ -126,7 +126,7 @@ def test_a_partition_without_a_leader_is_a_problem(logs: list[Log]) -> None:
 def test_a_compacted_topic_wants_a_key(model: ModelCluster, logs: list[Log]) -> None:
     configure(model, cleanup_policy="compact,delete")
     [problem] = planned(value="v").problems
-    assert problem.startswith("orders is compacted, so that its broker refuses messages without a key")
+    assert problem.startswith("orders is compacted: its broker refuses messages without a key")
     assert planned(key_format="text", value="v").problems == []
 
 
