@@ -9,7 +9,7 @@ from headgate.protocol.messages.delete_records import TO_HIGH_WATERMARK
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.configs import describe_topic_configs
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
 from headgate.tools.groups.members import list_groups
@@ -46,9 +46,9 @@ def delete_records(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     offsets = {partition: offset for partition, offset in wanted.items() if deleted[partition]}
     problems = [*policy, *unknown, *lost, *wrong]
     unread = {} if problems else _unread(cluster, offsets, ends)
+    scope = "" if len(partitions) == 1 else f" in {len(offsets):,} of its {len(partitions):,} partitions"
     return ChangePlan(
-        f"Delete {sum(deleted.values()):,} records of the topic {name} in {len(offsets):,} of its"
-        f" {len(partitions):,} partitions",
+        f"Delete {counted(sum(deleted.values()), 'record')} of the topic {name}{scope}",
         [_line(partition, offset, ends, unread.get(partition, {})) for partition, offset in offsets.items()],
         lambda cluster: _delete(cluster, offsets),
         problems or ([] if offsets else [f"there is nothing to delete: {name} has no record before these offsets"]),

@@ -9,7 +9,7 @@ from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import Client
 from headgate.tools.client.cluster import Cluster, sole_answer
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
 from headgate.tools.groups.offsets import list_ends
@@ -32,13 +32,16 @@ def delete_topics(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         records[partition.topic] += end - ends.starts[partition]
     lines = [
         ChangeLine(
-            topic.name or "", f"{len(topic.partitions)} partitions", None, f"{records[topic.name or '']:,} records"
+            topic.name or "",
+            counted(len(topic.partitions), "partition"),
+            None,
+            counted(records[topic.name or ""], "record"),
         )
         for topic in topics
     ]
     count = f"the topic {names[0]}" if len(names) == 1 else f"{len(names)} topics"
     return ChangePlan(
-        f"Delete {count} with {sum(records.values()):,} records",
+        f"Delete {count} with {counted(sum(records.values()), 'record')}",
         lines,
         lambda cluster: _delete(cluster, names),
         warnings=[_INTERNAL.format(topic.name) for topic in topics if topic.is_internal],

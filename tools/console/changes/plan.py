@@ -19,6 +19,11 @@ MOST_LINES: Final = 10_000
 """Of a plan: the page has to show all of them."""
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `1,234 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class ChangeLine(NamedTuple):
     """One value that changes: of a partition, a config, a rule. `before`, `after`: None where there is nothing.
 

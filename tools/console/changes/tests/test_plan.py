@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.tools.console.changes import plan as plan_module
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
 
 PLAN = ChangePlan(
     "Change one config", [ChangeLine("retention.ms", "1", "2", "a note")], lambda _: ChangeResult(["changed"])
@@ -49,3 +49,8 @@ def test_too_many_lines_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_result_is_json() -> None:
     result = ChangeResult(["done"], ["a: refused"], {"link": ["/topics"]})
     assert result.answer() == {"done": ["done"], "failures": ["a: refused"], "details": {"link": ["/topics"]}}
+
+
+@pytest.mark.parametrize("count, text", [(0, "0 records"), (1, "1 record"), (1234, "1,234 records")])
+def test_a_count_has_its_noun(count: int, text: str) -> None:
+    assert counted(count, "record") == text

@@ -127,7 +127,7 @@ function Synonyms({ synonyms }) {
     <ol>
       ${synonyms.map(
         ({ name, value, source }) =>
-          html`<li><span class="mono">${name} = ${value ?? "hidden"}</span> <span class="soft">${source}</span></li>`,
+          html`<li><span class="mono">${name} = ${value ?? "hidden"}</span> <span class="soft" title=${source}>${SOURCES[source]?.[1] ?? source}</span></li>`,
       )}
     </ol>
   </div>`;
