@@ -30,7 +30,7 @@ from headgate.tools.output import printable
 READS_ONLY: Final = (
     "the console only reads; headgate.console.write=true or `headgate console --write` lets visitors change"
 )
-CHANGED: Final = "the cluster has changed since the preview; look at the new one"
+CHANGED: Final = "nothing is changed: the cluster differs from the preview that was shown; this is the new one"
 _BAD_BODY: Final = 'a change is JSON, as in {"parameters": {"topic": ["orders"]}, "digest": "..."}'
 
 logger = logging.getLogger("headgate.console.changes")

@@ -46,7 +46,7 @@ def set_user(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     user = _user(parameters)
     text = parameters.text("password")
     if parameters.text("password_again", text) != text:
-        raise BadParameter("password_again: the two passwords differ; nothing was changed")
+        raise BadParameter("the two passwords differ; nothing was changed")
     password = encode_password(text)
     iterations = _iterations(parameters)
     mechanisms = _mechanisms(parameters) or [SCRAM_MECHANISMS[DEFAULT_MECHANISM]]

@@ -73,7 +73,8 @@ def _choose(topic: MetadataResponseTopic, key: bytes | None, parameters: Paramet
     if parameters.text("partition", ""):
         number = parameters.number("partition")
         if number >= count:
-            raise BadParameter(f"{topic.name} has no partition {number}: its partitions are 0 to {count - 1}")
+            present = f"its partitions are 0 to {count - 1}" if count > 1 else "its one partition is 0"
+            raise BadParameter(f"{topic.name} has no partition {number}: {present}")
         return _Choice(number, "as given")
     if key is not None:
         return _Choice(partition_of_key(key, count), "by the key, as Kafka's Java producer")

@@ -14,30 +14,39 @@ function After({ line }) {
 }
 
 const COLUMNS = [
-  { name: "subject", title: "What", value: (row) => row.subject, isMono: true, width: "minmax(120px, 2fr)" },
+  { name: "subject", title: "What", value: (row) => row.subject, isMono: true, width: "minmax(110px, 1.5fr)" },
   {
     name: "before",
     title: "Now",
     value: (row) => row.before,
     cell: (row) => html`<${Before} line=${row} />`,
-    width: "minmax(90px, 1.5fr)",
+    width: "minmax(90px, 1fr)",
   },
   {
     name: "after",
     title: "Then",
     value: (row) => row.after,
     cell: (row) => html`<${After} line=${row} />`,
-    width: "minmax(90px, 1.5fr)",
+    width: "minmax(90px, 1fr)",
   },
-  { name: "note", title: "Note", value: (row) => row.note, width: "minmax(120px, 2fr)" },
+  { name: "note", title: "Note", value: (row) => row.note, width: "minmax(120px, 3.5fr)" },
 ];
+
+/** Without a column that no row fills; of what is new there is only the value. */
+function columnsOf(rows, isNew) {
+  const hasNotes = rows.some(({ note }) => note);
+  return COLUMNS.filter(({ name }) => !(name === "before" && isNew) && !(name === "note" && !hasNotes)).map((column) =>
+    column.name === "after" && isNew ? { ...column, title: "Value", width: "minmax(90px, 3fr)" } : column,
+  );
+}
 
 /** `lines`: `[{subject, before, after, note}]` of a plan. */
 export function ChangeLines({ lines }) {
   const isNarrow = useNarrow();
   const rows = lines.map((line, index) => ({ ...line, index }));
+  const isNew = rows.every(({ before }) => before === null);
   if (!isNarrow) {
-    return html`<${Table} columns=${COLUMNS} rows=${rows} rowKey=${(row) => row.index} label="Preview" height="40vh" />`;
+    return html`<${Table} columns=${columnsOf(rows, isNew)} rows=${rows} rowKey=${(row) => row.index} label="Preview" height="40vh" />`;
   }
   const more = rows.length - MOST_IN_A_LIST;
   return html`<div class="change-lines" role="region" aria-label="Preview" tabindex="0">
@@ -45,7 +54,7 @@ export function ChangeLines({ lines }) {
       ${rows.slice(0, MOST_IN_A_LIST).map(
         (row) => html`<li key=${row.index}>
           <div class="mono">${row.subject}</div>
-          <div><${Before} line=${row} /> → <${After} line=${row} /></div>
+          <div>${!isNew && html`<${Before} line=${row} /> → `}<${After} line=${row} /></div>
           ${row.note && html`<div class="soft">${row.note}</div>`}
         </li>`,
       )}
