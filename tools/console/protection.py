@@ -59,6 +59,7 @@ NO_TOKEN: Final = RefusedRequest(403, "the token of the session is missing in X-
 TOO_LARGE: Final = RefusedRequest(413, f"a request has at most {BODY_BYTES} bytes")
 LARGE_CHANGE: Final = RefusedRequest(413, f"a change has at most {CHANGE_BYTES >> 20} MiB; larger ones need a program")
 
+CUT: Final = RefusedRequest(400, "the request ended before its body did")
 TOO_SLOW: Final = RefusedRequest(408, f"a request is sent within {BODY_S:.0f} s")
 
 
@@ -172,6 +173,8 @@ async def _read(receive: Receive, limit: BodyLimit) -> bytes | RefusedRequest:
     with trio.move_on_after(BODY_S):
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                return CUT
             body += message.get("body", b"")
             if len(body) > limit.size_bytes:
                 return limit.refusal

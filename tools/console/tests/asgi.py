@@ -54,8 +54,12 @@ class Peer:
         body: bytes = b"",
         *,
         is_whole: bool = True,
+        leaves: bool = False,
     ) -> Answer:
-        """Send a request, and wait for all of the answer. Without `is_whole` the body has no end."""
+        """Send a request, and wait for all of the answer. Without `is_whole` the body has no end.
+
+        `leaves`: the browser disconnects after what it has sent.
+        """
         given = {**self.headers, **(headers or {})}
         target, _, query = path.partition("?")
         scope = {
@@ -77,6 +81,8 @@ class Peer:
         async def receive() -> Message:
             if messages:
                 return messages.pop()
+            if leaves:
+                return {"type": "http.disconnect"}
             await trio.sleep_forever()
             raise AssertionError
 

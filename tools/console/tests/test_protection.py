@@ -117,6 +117,16 @@ def test_a_body_without_an_end_is_refused(peer: Peer) -> None:
     trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
+def test_a_body_that_is_cut_is_not_taken_for_the_whole(peer: Peer) -> None:
+    async def run() -> None:
+        await peer.begin()
+        headers = {"x-headgate-csrf": peer.token}
+        answer = await peer.ask("/api/logout", "POST", headers, b"{}", is_whole=False, leaves=True)
+        assert answer.status == 400
+
+    trio.run(run)
+
+
 def test_every_answer_has_the_policy(peer: Peer) -> None:
     async def run() -> None:
         for path in ("/", "/app.js", "/nowhere", "/api/session", "/api/nowhere"):
