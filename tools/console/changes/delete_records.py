@@ -10,12 +10,10 @@ from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.configs import describe_topic_configs
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
+from headgate.tools.console.changes.readers import committed_offsets
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
-from headgate.tools.groups.members import list_groups
 from headgate.tools.groups.offsets import PartitionEnds, list_ends
-from headgate.tools.groups.selection import TYPES_WITH_OFFSETS
-from headgate.tools.groups.stores import fetch_offsets
 from headgate.tools.topic_changes import delete_records as request_deletion
 
 _MOST_PARTITIONS: Final = 10_000
@@ -110,11 +108,8 @@ def _unread(
     cluster: Cluster, offsets: Mapping[TopicPartition, int], ends: PartitionEnds
 ) -> dict[TopicPartition, dict[str, int]]:
     """The numbers of records that groups have not read, by partition and group; a group that refuses is left out."""
-    listed, _ = list_groups(cluster)
-    groups = {row.name: row for row in listed if row.type.lower() in TYPES_WITH_OFFSETS}
-    committed, _ = fetch_offsets(cluster, groups)
     unread: dict[TopicPartition, dict[str, int]] = {partition: {} for partition in offsets}
-    for group, rows in committed.items():
+    for group, rows in committed_offsets(cluster).items():
         for partition, row in rows.items():
             if partition in offsets and (count := _before(partition, offsets[partition], ends, row.offset)):
                 unread[partition][group] = count

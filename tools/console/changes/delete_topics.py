@@ -8,14 +8,16 @@ from typing import Final
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import Client
-from headgate.tools.client.cluster import Cluster, sole_answer
+from headgate.tools.client.cluster import Cluster, shorten_list, sole_answer
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
+from headgate.tools.console.changes.readers import committed_offsets, readers_of
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
 from headgate.tools.groups.offsets import list_ends
 from headgate.tools.topics import request_deletion
 
 _TIMEOUT_S: Final = 10.0
+_READ: Final = "groups have offsets in {}, which are deleted too: {}"
 _INTERNAL: Final = "{} belongs to the brokers: what it holds (offsets, transactions, metadata) is lost"
 
 
@@ -44,10 +46,15 @@ def delete_topics(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         f"Delete {count} with {counted(sum(records.values()), 'record')}",
         lines,
         lambda cluster: _delete(cluster, names),
-        warnings=[_INTERNAL.format(topic.name) for topic in topics if topic.is_internal],
+        warnings=[*(_INTERNAL.format(topic.name) for topic in topics if topic.is_internal), *_read_by(cluster, names)],
         command=shlex.join(["headgate", "topics", "delete", *names]),
         confirmation=names[0] if len(names) == 1 else f"{len(names)} topics",
     )
+
+
+def _read_by(cluster: Cluster, names: list[str]) -> list[str]:
+    readers = readers_of(names, committed_offsets(cluster))
+    return [_READ.format(topic, shorten_list(groups)) for topic, groups in readers.items()]
 
 
 def _delete(cluster: Cluster, names: list[str]) -> ChangeResult:

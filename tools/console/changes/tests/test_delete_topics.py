@@ -8,7 +8,7 @@ from headgate.tools.client.client import ClientError
 from headgate.tools.console.changes.delete_topics import delete_topics
 from headgate.tools.console.changes.plan import ChangeLine
 from headgate.tools.console.parameters import BadParameter, Parameters
-from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
+from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 
 def of(*names: str) -> Parameters:
@@ -40,6 +40,19 @@ def test_several_topics_may_partly_fail(model: ModelCluster) -> None:
     assert result.done == ["The topic a b is deleted"]
     [failure] = result.failures
     assert failure.startswith("c: ")
+
+
+def test_groups_with_offsets_are_named(model: ModelCluster) -> None:
+    model.topics["orders"], model.topics["other"] = [Log()], [Log()]
+    model.groups = {
+        "shop": ModelGroup(offsets={("orders", 0): (3, -1, "")}),
+        "billing": ModelGroup(offsets={("orders", 0): (3, -1, ""), ("payments", 0): (1, -1, "")}, coordinator=1),
+        "shared": ModelGroup(type="share"),
+    }
+    with opened() as cluster:
+        assert delete_topics(cluster, of("orders", "other")).warnings == [
+            "groups have offsets in orders, which are deleted too: billing, shop"
+        ]
 
 
 def test_an_unknown_topic_is_named(model: ModelCluster) -> None:
