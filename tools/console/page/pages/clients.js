@@ -30,14 +30,14 @@ export default function ClientsPage({ query }) {
 const FIRST = () => "measured at the next look, a few seconds later";
 
 const COLUMNS = [
-  { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(110px, 2fr)" },
-  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(140px, 1fr)", isWideOnly: true },
+  { name: "client_id", title: "Client id", value: (row) => row.client_id, width: "minmax(120px, 2fr)" },
+  { name: "principal", title: "Principal", value: (row) => row.principal, width: "minmax(164px, 1fr)", isWideOnly: true },
   {
     name: "software",
     title: "Software",
     value: softwareOf,
     reason: () => "the client does not tell; those before KIP-511 never do",
-    width: "minmax(110px, 1fr)",
+    width: "minmax(96px, 1fr)",
     isWideOnly: true,
   },
   {
@@ -52,13 +52,13 @@ const COLUMNS = [
   { name: "listener", title: "Listener", value: (row) => row.listener, width: "104px", isWideOnly: true },
   { name: "in_bytes_per_second", title: "In", value: (row) => row.in_bytes_per_second, kind: "byteRate", reason: FIRST, width: "106px" },
   { name: "out_bytes_per_second", title: "Out", value: (row) => row.out_bytes_per_second, kind: "byteRate", reason: FIRST, width: "106px" },
-  { name: "topics", title: "Topics", value: topicsText, width: "minmax(110px, 2fr)", isWideOnly: true },
+  { name: "topics", title: "Topics", value: topicsText, width: "minmax(100px, 2fr)", isWideOnly: true },
   {
     name: "state",
     title: "State",
     value: stateText,
     cell: (row) => html`<${States} row=${row} />`,
-    width: "minmax(120px, 1fr)",
+    width: "minmax(110px, 1fr)",
   },
 ];
 

@@ -175,7 +175,8 @@ function Sentence({ found }) {
 function figuresOf({ progress, total, bytes, seconds, isLive, dropped }, scanned) {
   if (!progress) return "";
   const read = bytes + progress.bytes_scanned;
-  const of = isKnown(progress.bytes_total_estimate) ? ` of about ${formatBytes(bytes + progress.bytes_total_estimate)}` : "";
+  const all = progress.bytes_total_estimate; // an estimate, which the end may exceed
+  const of = isKnown(all) && scanned < total && progress.bytes_scanned < all ? ` of about ${formatBytes(bytes + all)}` : "";
   const parts = [
     isLive ? `${formatNumber(progress.records_scanned)} records read` : `${formatNumber(scanned)} of ${formatNumber(total)} offsets`,
     `${formatBytes(read)}${of}`,
