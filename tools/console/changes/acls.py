@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from headgate.protocol.acls import (
@@ -27,7 +28,7 @@ from headgate.tools.acls.consequences import RuleChange, denying_rule, is_super_
 from headgate.tools.acls.rows import binding_of, command_lines, removal_lines, sort_key
 from headgate.tools.acls.why import authorizer_settings, policy_of
 from headgate.tools.client.cluster import Cluster, shorten_list
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import MOST_LINES, ChangeLine, ChangePlan, ChangeResult
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.access import constant_parameter
 from headgate.tools.output import UsageError
@@ -78,9 +79,14 @@ def _wanted(parameters: Parameters) -> Iterator[AclBinding]:
     except argparse.ArgumentTypeError as error:
         raise BadParameter(str(error)) from None
     permission = _permission(parameters)
+    permissions = list(islice(_permissions(parameters), MOST_LINES + 1))
+    if len(names) * len(places) * len(permissions) > MOST_LINES:
+        raise BadParameter(
+            f"these are more than {MOST_LINES} ACLs: each principal with each host, resource and operation; name fewer"
+        )
     for name in names:
         for place in places:
-            for pattern, operation in dict.fromkeys(_permissions(parameters)):
+            for pattern, operation in dict.fromkeys(permissions):
                 yield AclBinding(*pattern, name, place, operation, permission)
 
 
@@ -162,8 +168,10 @@ def delete_acls(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     if not wanted:
         raise BadParameter("the parameter acl is missing: name the ACLs to delete")
     known = actions.describe(cluster, actions.ALL_RULES)
-    there = [rule for rule in wanted if rule in set(known)]
-    change, notes = _change(cluster, known, set(known) - set(there))
+    remaining = set(known)
+    there = [rule for rule in wanted if rule in remaining]
+    remaining.difference_update(there)
+    change, notes = _change(cluster, known, remaining)
     effects = _first([str(each) for each in change.access_changes()], change)
     closed = _first([_CLOSED.format(title) for title in change.closed()])
     locked_out = _locked_out(cluster.security, change)

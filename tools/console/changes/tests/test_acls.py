@@ -72,6 +72,22 @@ def test_a_rule_is_shown_and_added(broker: AclBroker, cluster: Cluster) -> None:
     )
 
 
+def test_more_rules_than_a_plan_shows_are_refused(broker: AclBroker, cluster: Cluster) -> None:
+    many = [f"a{number}" for number in range(1000)]
+    wide = {
+        "principal": [f"User:{name}" for name in many],
+        "host": [f"10.0.{number // 250}.{number % 250}" for number in range(1000)],
+    }
+    for given in (
+        {**READ, **wide},
+        {**READ, **wide, "resource_name": many, "operation": ["READ", "WRITE"]},
+        {"role": "consumer", "topic": many, "group": many, **wide},
+    ):
+        with pytest.raises(BadParameter, match="these are more than 10000 ACLs"):
+            add_acls(cluster, of(**given))
+    assert not broker.asked
+
+
 def test_a_rule_that_is_there_stays(broker: AclBroker, cluster: Cluster) -> None:
     broker.acls = dict.fromkeys([acl()])
     assert add_acls(cluster, of(**READ)).problems == ["the cluster has all of these ACLs already"]
