@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from headgate.tools.output import UsageError
 
 LARGEST_OFFSET = (1 << 63) - 1
+MOST_PARTITIONS = 200_000
+"""That one command names by their numbers."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SHORT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _ISO = re.compile(
@@ -44,12 +46,17 @@ def parse_duration_ms(text: str) -> float | None:
 def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
     """Sorted partitions by topic from several `topic` or `topic:0,2,4-6`; None: all partitions. Raises UsageError."""
     topics: dict[str, list[int] | None] = {}
+    count = 0
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic or (colon and not numbers):
             raise UsageError(f"{text!r} names no topic; write topic, or topic:0,2,4-6 for some of its partitions")
         before = topics.get(topic, [])
-        wanted = [number for part in numbers.split(",") for number in parse_partitions(part, text)] if colon else None
+        ranges = [parse_partitions(part, text) for part in numbers.split(",")] if colon else []
+        count += sum(map(len, ranges))
+        if count > MOST_PARTITIONS:
+            raise UsageError(f"{text[:80]!r}: more than {MOST_PARTITIONS} partitions are named; no cluster has as many")
+        wanted = [number for numbers in ranges for number in numbers] if colon else None
         topics[topic] = None if wanted is None or before is None else sorted({*before, *wanted})
     return topics
 

@@ -37,6 +37,12 @@ def test_wrong_topics_and_partitions_are_refused(text: str) -> None:
         parse_topics([text])
 
 
+def test_ranges_name_no_more_partitions_than_a_cluster_has() -> None:
+    with pytest.raises(UsageError, match=r"more than 200000 partitions are named"):
+        parse_topics(["a:0-99999,0-99999", "b:0-999999999"])
+    assert parse_topics(["a:199999"]) == {"a": [199_999]}
+
+
 @pytest.mark.parametrize(
     "text, expected_ms",
     [("250ms", 250), ("90s", 90_000), ("1.5h", 5_400_000), ("P1DT2H", 93_600_000), ("PT0.5S", 500), ("0s", 0)],

@@ -17,14 +17,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.tools.arguments import now_ms, parse_duration_ms, parse_offset, parse_partitions, parse_topics
 from headgate.tools.client.cluster import Cluster, select_partitions
 from headgate.tools.console.changes.groups import group_names, other_store_problems
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import MOST_LINES, ChangeLine, ChangePlan, ChangeResult
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.groups.arguments import Offset, Shift, parse_target
 from headgate.tools.groups.deletion import is_of_topics
@@ -34,6 +34,9 @@ from headgate.tools.groups.selection import group_failures
 
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _WORDS: Final = {"earliest": "to the start", "latest": "to the end"}
+_MOST_CHARACTERS: Final = 1 << 21
+"""Of the commands of all groups, about."""
+_TOO_MANY: Final = "{} groups and {} partitions are more than {} offsets at once; choose fewer"
 _ONE_OF: Final = "give topic or all_topics=true with to or by; or targets alone, as target=orders:3=1200"
 
 
@@ -93,20 +96,32 @@ def reset_offsets(cluster: Cluster, parameters: Parameters) -> ChangePlan:
 
 def _parse(parameters: Parameters) -> _Reset:
     groups = group_names(parameters)
+    texts = [*parameters.texts("topic"), *parameters.texts("target")]
+    if len(groups) * sum(map(len, texts)) > _MOST_CHARACTERS:
+        raise BadParameter(f"the names of {len(groups)} groups and {len(texts)} topics are too long; choose fewer")
     has_topics = parameters.has("topic") or parameters.flag("all_topics")
     if parameters.has("target"):
         if has_topics or parameters.has("to") or parameters.has("by"):
             raise BadParameter(_ONE_OF)
-        return _Reset(groups, _cells(parameters.texts("target")), {}, Shift(0), [])
+        cells = _cells(parameters.texts("target"))
+        _check_count(groups, len(cells))
+        return _Reset(groups, cells, {}, Shift(0), [])
     if not has_topics or parameters.has("to") == parameters.has("by"):
         raise BadParameter(_ONE_OF)
     topics = {} if parameters.flag("all_topics") else parse_topics(parameters.texts("topic"))
+    _check_count(groups, sum(len(numbers or ()) for numbers in topics.values()))
     if parameters.has("by"):
         return _Reset(groups, {}, topics, *_shift(parameters.text("by").strip()))
     text = parameters.text("to").strip()
     if parse_duration_ms(text) is not None:  # the preview would be another one with each second
         raise BadParameter(f"to={text} moves with the clock; write the time itself, as 2026-11-21T15:00Z")
     return _Reset(groups, {}, topics, parse_target(text, now_ms()), ["--to", text])
+
+
+def _check_count(groups: Sequence[str], partitions: int) -> None:
+    """Raises BadParameter for more offsets than a plan shows."""
+    if len(groups) * partitions > MOST_LINES:
+        raise BadParameter(_TOO_MANY.format(len(groups), partitions, MOST_LINES))
 
 
 def _shift(text: str) -> tuple[Shift, list[str]]:
@@ -140,6 +155,7 @@ def _choose(cluster: Cluster, reset: _Reset) -> _Targets:
         return _Targets(dict.fromkeys(reset.groups, reset.cells), names, [], [])
     if reset.topics and not isinstance(reset.target, Shift):
         partitions, problems = select_partitions(cluster, reset.topics)
+        _check_count(reset.groups, len(partitions))
         rows = dict.fromkeys(partitions, reset.target)
         return _Targets(dict.fromkeys(reset.groups, rows), names, problems, [])
     committed, failed = fetch_committed(cluster, reset.groups)
@@ -160,6 +176,7 @@ def _choose_committed(
     problems: list[str],
 ) -> _Targets:
     partitions, failures = select_partitions(cluster, reset.topics)
+    _check_count(reset.groups, len(partitions))
     by_group, warnings = {}, []
     for name, offsets in committed.items():
         kept = [partition for partition in offsets if is_of_topics(partition, reset.topics)]

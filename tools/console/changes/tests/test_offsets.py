@@ -27,7 +27,7 @@ def populate(model: ModelCluster) -> None:
 
 
 def parameters(**values: str | list[str]) -> Parameters:
-    given = {"group": "billing", **values}
+    given = {"group": "billing"} | values
     return Parameters(
         [(name, each) for name, value in given.items() for each in ([value] if isinstance(value, str) else value)]
     )
@@ -258,10 +258,27 @@ def test_what_is_there_already_is_no_change(model: ModelCluster) -> None:
         ({"target": "orders:0=-1"}, "'-1' is no offset"),
         ({"target": "orders:0-2=1"}, "give one offset for each partition"),
         ({"target": ["orders:0=1", "orders:0=2"]}, "give one offset for each partition"),
+        ({"topic": "a:0-999999999", "to": "1"}, "more than 200000 partitions are named"),
+        ({"topic": "a:0-10000", "to": "1"}, "1 groups and 10001 partitions are more than 10000 offsets"),
+        ({"group": [f"g{n}" for n in range(200)], "topic": "a:0-50", "by": "1"}, "200 groups and 51 partitions"),
+        (
+            {"group": [f"g{n}" for n in range(200)], "target": [f"orders:{n}=1" for n in range(51)]},
+            "200 groups and 51 partitions are more",
+        ),
+        ({"group": [f"g{n}" for n in range(200)], "topic": "a" * 20_000, "to": "1"}, "1 topics are too long"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
 def test_wrong_parameters_are_sentences(model: ModelCluster, values: dict[str, str | list[str]], sentence: str) -> None:
     populate(model)
     with opened() as cluster, pytest.raises((BadParameter, UsageError), match=sentence):
         reset_offsets(cluster, parameters(**values))
+
+
+def test_many_groups_of_a_large_topic_are_too_many(model: ModelCluster) -> None:
+    model.topics["large"] = [Log() for _ in range(51)]
+    names = [f"g{number}" for number in range(200)]
+    model.groups = {name: ModelGroup(offsets={("large", 0): (0, -1, "")}) for name in names}
+    for target in ({"to": "latest"}, {"by": "1"}):
+        with pytest.raises(BadParameter, match="200 groups and 51 partitions are more than 10000 offsets"):
+            plan_of(group=names, topic="large", **target)
