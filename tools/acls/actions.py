@@ -97,9 +97,9 @@ def describe(cluster: Cluster, wanted: AclFilter) -> list[AclBinding]:
 
 
 def create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding, str]:
-    """Add rules. Returns the reasons of those that were refused. Raises ClientError."""
+    """Add rules. Returns the reasons of those that were refused. Raises ClientError, unless rules are added already."""
     failures: dict[AclBinding, str] = {}
-    for part in _parts(bindings):
+    for number, part in enumerate(_parts(bindings)):
 
         def ask(client: Client, part: Sequence[AclBinding] = part) -> dict[AclBinding, str] | Failure:
             request = CreateAclsRequest(creations=[AclCreation(*binding) for binding in part])
@@ -110,7 +110,13 @@ def create(cluster: Cluster, bindings: Sequence[AclBinding]) -> dict[AclBinding,
                 if result.error_code
             }
 
-        failures.update(sole_answer(cluster.ask_any("new ACLs", ask)))
+        try:
+            failures.update(sole_answer(cluster.ask_any("new ACLs", ask)))
+        except ClientError as error:
+            if number == 0:
+                raise
+            failures.update(dict.fromkeys(bindings[number * RULES_AT_ONCE :], str(error)))
+            break
     return failures
 
 

@@ -146,6 +146,23 @@ def test_removed_rules_are_shown_if_a_later_request_fails(
     assert shown.errors == ["the other rules were not removed: the connection is lost"]
 
 
+def test_added_rules_are_shown_if_a_later_request_fails(
+    run: Run, broker: AclBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "RULES_AT_ONCE", 1)
+    acls = [acl(name="a"), acl(name="b"), acl(name="c")]
+    answers = iter([broker.ask_any, broker.ask_any])  # the question for all rules, and the first rule
+
+    def lose_the_third(key: str, ask: Any) -> Any:
+        answer = next(answers, None)
+        return ({}, {key: Failure(ErrorCode.NONE, "the connection is lost")}) if answer is None else answer(key, ask)
+
+    monkeypatch.setattr(broker, "ask_any", lose_the_third)
+    shown = run("add", "--file", rules_file(tmp_path / "acls.jsonl", acls))
+    assert (shown.code, [row["resource_name"] for row in shown.rows], [*broker.acls]) == (1, ["a"], acls[:1])
+    assert shown.errors == [f"{rule} was not added: the connection is lost" for rule in acls[1:]]
+
+
 def test_remove_takes_exactly_the_named_pattern(run: Run, broker: AclBroker) -> None:
     kept = [acl(name="*"), acl(name="ord", pattern=PREFIXED)]
     broker.acls = dict.fromkeys([*kept, acl()])
