@@ -23,6 +23,18 @@ _NAMES: Final = {
     "record": _OBJECT,
     "error": _OBJECT,
 }
+_MOST_DIGITS: Final = 10_000
+"""Of a decimal: `1E+999999999` has the length of a gigabyte."""
+
+
+def _decimal(text: str) -> decimal.Decimal:
+    """Raises ValueError, ArithmeticError."""
+    found = decimal.Decimal(text)
+    if not found.is_finite() or abs(found.adjusted()) > _MOST_DIGITS:
+        raise ValueError
+    return found
+
+
 _LOGICAL: Final[dict[str, Callable[[str], Any]]] = {
     "date": dt.date.fromisoformat,
     "time-millis": dt.time.fromisoformat,
@@ -31,7 +43,7 @@ _LOGICAL: Final[dict[str, Callable[[str], Any]]] = {
     "timestamp-micros": dt.datetime.fromisoformat,
     "local-timestamp-millis": dt.datetime.fromisoformat,
     "local-timestamp-micros": dt.datetime.fromisoformat,
-    "decimal": decimal.Decimal,
+    "decimal": _decimal,
 }
 
 
