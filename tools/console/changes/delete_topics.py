@@ -8,7 +8,7 @@ from typing import Final
 from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import Client
-from headgate.tools.client.cluster import Cluster, shorten_list, sole_answer
+from headgate.tools.client.cluster import Cluster, group_by_failure, shorten_list, sole_answer
 from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
 from headgate.tools.console.changes.readers import committed_offsets, readers_of
 from headgate.tools.console.parameters import BadParameter, Parameters
@@ -18,6 +18,7 @@ from headgate.tools.topics import request_deletion
 
 _TIMEOUT_S: Final = 10.0
 _READ: Final = "groups have offsets in {}, which are deleted too: {}"
+_UNCOUNTED: Final = "the records of {} are not counted: {}"
 _INTERNAL: Final = "{} belongs to the brokers: what it holds (offsets, transactions, metadata) is lost"
 
 
@@ -32,21 +33,26 @@ def delete_topics(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     records = dict.fromkeys(names, 0)
     for partition, end in ends.ends.items():
         records[partition.topic] += end - ends.starts[partition]
+    uncounted = {partition.topic for partition in ends.failed}
     lines = [
         ChangeLine(
             topic.name or "",
             counted(len(topic.partitions), "partition"),
             None,
-            counted(records[topic.name or ""], "record"),
+            counted(records[topic.name or ""], "record") + (", others not counted" if topic.name in uncounted else ""),
         )
         for topic in topics
     ]
     count = f"the topic {names[0]}" if len(names) == 1 else f"{len(names)} topics"
     return ChangePlan(
-        f"Delete {count} with {counted(sum(records.values()), 'record')}",
+        f"Delete {count} with {'at least ' if uncounted else ''}{counted(sum(records.values()), 'record')}",
         lines,
         lambda cluster: _delete(cluster, names),
-        warnings=[*(_INTERNAL.format(topic.name) for topic in topics if topic.is_internal), *_read_by(cluster, names)],
+        warnings=[
+            *(_INTERNAL.format(topic.name) for topic in topics if topic.is_internal),
+            *(_UNCOUNTED.format(lost, why.text) for lost, why in group_by_failure(ends.failed)),
+            *_read_by(cluster, names),
+        ],
         command=shlex.join(["headgate", "topics", "delete", *names]),
         confirmation=names[0] if len(names) == 1 else f"{len(names)} topics",
     )

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.list_offsets import (
+    LATEST,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from headgate.tools.client.client import ClientError
 from headgate.tools.console.changes.delete_topics import delete_topics
 from headgate.tools.console.changes.plan import ChangeLine
@@ -40,6 +48,37 @@ def test_several_topics_may_partly_fail(model: ModelCluster) -> None:
     assert result.done == ["The topic a b is deleted"]
     [failure] = result.failures
     assert failure.startswith("c: ")
+
+
+def test_records_that_are_not_counted_are_named(model: ModelCluster) -> None:
+    model.topics["orders"], model.topics["other"] = [Log(end=3)], [Log(end=5)]
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def refuse(_node: int, request: object, _version: int) -> ListOffsetsResponse | None:
+        if not isinstance(request, ListOffsetsRequest):
+            return None
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    topic.name,
+                    [
+                        ListOffsetsPartitionResponse(row.partition_index, 0, [], offset=5 * (row.timestamp == LATEST))
+                        if topic.name == "other"
+                        else ListOffsetsPartitionResponse(row.partition_index, error_code=denied)
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    model.disturb = refuse
+    with opened() as cluster:
+        plan = delete_topics(cluster, of("orders", "other"))
+    assert plan.summary == "Delete 2 topics with at least 5 records"
+    assert [line.note for line in plan.lines] == ["0 records, others not counted", "5 records"]
+    [warning] = plan.warnings
+    assert warning.startswith("the records of orders-0 are not counted: ")
 
 
 def test_groups_with_offsets_are_named(model: ModelCluster) -> None:
