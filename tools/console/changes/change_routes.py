@@ -19,9 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.answers import JSON, json_bytes, refusal_of
 from headgate.tools.console.changes.change_table import CHANGES
+from headgate.tools.console.changes.plan import ChangePlan
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.protection import VISITOR
 from headgate.tools.console.visitors import Visitor
@@ -31,6 +33,10 @@ READS_ONLY: Final = (
     "the console only reads; headgate.console.write=true or `headgate console --write` lets visitors change"
 )
 CHANGED: Final = "nothing is changed: the cluster differs from the preview that was shown; this is the new one"
+MOST_TEXTS: Final = 20_000
+"""Of the parameters of a change: as many stay in memory while the change waits for its turn."""
+MOST_LOGGED: Final = 1_000
+"""Characters of a line of the log."""
 _BAD_BODY: Final = 'a change is JSON, as in {"parameters": {"topic": ["orders"]}, "digest": "..."}'
 
 logger = logging.getLogger("headgate.console.changes")
@@ -58,7 +64,20 @@ class ChangeRequest(NamedTuple):
             raise BadParameter(_BAD_BODY) from None
         if not all(isinstance(each, str) for each in (digest, confirmation, *(value for _, value in pairs))):
             raise BadParameter(_BAD_BODY)
+        if len(pairs) > MOST_TEXTS:
+            raise BadParameter(f"a change has at most {MOST_TEXTS} values of parameters, and this one has {len(pairs)}")
+        for name, value in pairs:
+            _check_characters(name, value)
         return cls(Parameters(pairs), digest, confirmation)
+
+
+def _check_characters(name: str, value: str) -> None:
+    """Raises BadParameter for a lone surrogate: JSON may have one, and Kafka's texts are UTF-8."""
+    try:
+        f"{name}{value}".encode()
+    except UnicodeEncodeError:
+        shown = name.encode(errors="replace").decode()
+        raise BadParameter(f"the parameter {shown[:40]} has half of a character") from None
 
 
 def change_routes(*, may_write: bool) -> list[Route]:
@@ -121,9 +140,23 @@ async def _applied(visitor: Visitor, name: str, given: ChangeRequest) -> Respons
             return _refuse(400, shown["problems"][0])
         if given.confirmation != plan.confirmation:
             return _refuse(400, f"type {plan.confirmation} to confirm the change")
-        result = plan.apply(cluster)
-        failed = f"; {len(result.failures)} parts failed: {result.failures[0]}" if result.failures else ""
-        logger.info("%s", printable(f"{user}: {plan.summary}{failed}"))
+        try:
+            result = plan.apply(cluster)
+        except Exception as error:
+            reason = str(error) if isinstance(error, ClientError) else type(error).__name__  # a fault may name a secret
+            _log(user, plan, f"; failed, parts may be done: {reason}")
+            raise
+        _log(user, plan, f"; {len(result.failures)} parts failed: {result.failures[0]}" if result.failures else "")
         return _answer(result.answer())
 
     return await visitor.ask(apply)
+
+
+def _log(user: str, plan: ChangePlan, failed: str) -> None:
+    """A line for the change; a long summary leaves room for its failure."""
+    summary, half = printable(f"{user}: {plan.summary}"), MOST_LOGGED // 2
+    logger.info("%s%s", _shortened(summary, half), _shortened(printable(failed), half))
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

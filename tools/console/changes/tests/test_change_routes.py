@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 import trio
 
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.console.app import make_app
-from headgate.tools.console.changes.change_routes import CHANGED, READS_ONLY
+from headgate.tools.console.changes import change_table
+from headgate.tools.console.changes.change_routes import CHANGED, MOST_LOGGED, MOST_TEXTS, READS_ONLY, ChangeRequest
+from headgate.tools.console.changes.plan import ChangePlan, ChangeResult
 from headgate.tools.console.cluster_access import ClusterAccess
+from headgate.tools.console.parameters import BadParameter
 from headgate.tools.console.tests.asgi import Answer, Peer
 from headgate.tools.tests.model_cluster import Log, ModelCluster
 
@@ -112,3 +117,47 @@ def test_refusals_are_sentences(model: ModelCluster) -> None:
         assert (await browser.post("/api/changes/delete_topics/plan", DELETE)).status == 403
 
     trio.run(run)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"topic": "\ud800"}, {"\udfff": "x"}, {"topic": ["a"] * (MOST_TEXTS + 1)}],
+    ids=["value", "name", "many"],
+)
+def test_parameters_that_cannot_be_used_are_refused(parameters: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter, match=r"has half of a character|at most 20000 values"):
+        ChangeRequest.parse(json.dumps({"parameters": parameters}).encode())
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [
+        (ClientError("the broker is gone"), "; failed, parts may be done: the broker is gone"),
+        (ValueError("the secret"), "; failed, parts may be done: ValueError"),
+    ],
+    ids=["broker", "fault"],
+)
+def test_a_change_that_is_cut_off_is_logged(
+    model: ModelCluster,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
+) -> None:
+    def fail(_cluster: Cluster) -> ChangeResult:
+        raise error
+
+    plan = ChangePlan("Set " + "x" * MOST_LOGGED, [], fail)
+    monkeypatch.setattr(change_table.ConsoleChange, "load", lambda _self: lambda _cluster, _parameters: plan)
+
+    async def run() -> None:
+        [answer] = await steps(("delete_topics/apply", {**DELETE, "digest": plan.answer()["digest"]}))
+        assert answer.status == (502 if isinstance(error, ClientError) else 500)
+
+    with caplog.at_level(logging.INFO):
+        trio.run(run)
+    [line] = [text for text in caplog.messages if "Set " in text]
+    assert line.startswith("a visitor without login: Set xxx")
+    assert line.endswith(reason)
+    assert len(line) < MOST_LOGGED
+    assert not model.asked
