@@ -6,7 +6,7 @@ Every request passes here first:
 - A request of another site's page (`Sec-Fetch-Site`, `Origin`) gets nothing below `/api/`: 403.
 - A request that is no GET or HEAD has the visitor's cookie, and the visitor's token in `X-Headgate-CSRF`: else 403.
 - A body has at most `BODY_BYTES`, that of a change `CHANGE_BYTES`: 413. It is read after the token was checked, and
-  comes within `BODY_S`: 408.
+  comes within `BODY_S`: 408. That of a change is read after the login, and of at most `MOST_CHANGES` at once: 503.
 
 Every answer forbids scripts, styles and connections of other places, frames, and guessing of types; answers below
 `/api/` are not stored.
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 BODY_BYTES: Final = 1 << 16
 CHANGE_BYTES: Final = 1 << 21
 """Of a change: a message has a mebibyte by default, and its bytes have two digits each."""
+MOST_CHANGES: Final = 64
+"""Whose bodies are in memory: 128 MiB."""
 BODY_S: Final = 30.0
+_LENGTH_DIGITS: Final = 18
 API: Final = "/api/"
 CHANGES: Final = "/api/changes/"
 CSRF_HEADER: Final = b"x-headgate-csrf"
@@ -59,6 +62,10 @@ NO_TOKEN: Final = RefusedRequest(403, "the token of the session is missing in X-
 TOO_LARGE: Final = RefusedRequest(413, f"a request has at most {BODY_BYTES} bytes")
 LARGE_CHANGE: Final = RefusedRequest(413, f"a change has at most {CHANGE_BYTES >> 20} MiB; larger ones need a program")
 
+NO_LOGIN: Final = RefusedRequest(401, "log in to see the cluster")
+BUSY: Final = RefusedRequest(
+    503, "too many changes are asked for at once; nothing is changed by this one: try it again"
+)
 CUT: Final = RefusedRequest(400, "the request ended before its body did")
 TOO_SLOW: Final = RefusedRequest(408, f"a request is sent within {BODY_S:.0f} s")
 
@@ -84,7 +91,7 @@ def refusal_of(method: str, path: str, headers: Mapping[bytes, bytes], *, is_sec
         return FOREIGN_SITE
     length = headers.get(b"content-length", b"0")
     limit = body_limit(path)
-    if not length.isdigit() or int(length) > limit.size_bytes:
+    if not length.isdigit() or len(length) > _LENGTH_DIGITS or int(length) > limit.size_bytes:
         return limit.refusal
     return None
 
@@ -139,6 +146,7 @@ class Protection:
         self._app = app
         self._visitors = visitors
         self._policy = content_policy(page)
+        self._changes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or let the application answer with safe headers."""
@@ -158,13 +166,27 @@ class Protection:
         if refusal is not None:
             await answer.refuse(refusal)
             return
-        if scope["method"] not in _READING:
-            body = await _read(receive, body_limit(scope["path"]))
-            if isinstance(body, RefusedRequest):
-                await answer.refuse(body)
-                return
-            receive = _replay(body, receive)
-        await self._app(scope, receive, answer)
+        if scope["method"] in _READING:
+            await self._app(scope, receive, answer)
+        elif not scope["path"].startswith(CHANGES):
+            await self._answer_with_body(scope, receive, answer)
+        elif scope[VISITOR].security is None:
+            await answer.refuse(NO_LOGIN)
+        elif self._changes >= MOST_CHANGES:
+            await answer.refuse(BUSY)
+        else:
+            self._changes += 1
+            try:
+                await self._answer_with_body(scope, receive, answer)
+            finally:
+                self._changes -= 1
+
+    async def _answer_with_body(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        body = await _read(receive, body_limit(scope["path"]))
+        if isinstance(body, RefusedRequest):
+            await answer.refuse(body)
+            return
+        await self._app(scope, _replay(body, receive), answer)
 
 
 async def _read(receive: Receive, limit: BodyLimit) -> bytes | RefusedRequest:

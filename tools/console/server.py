@@ -53,6 +53,7 @@ class ServerConfig(Config):
     keep_alive_timeout = KEEP_ALIVE_S
     ssl_handshake_timeout = 10
     h11_max_incomplete_size = HEAD_BYTES
+    h2_max_concurrent_streams = 8  # no browser asks for HTTP/2 here, and a program needs no more
 
 
 def run(

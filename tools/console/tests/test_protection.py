@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import partial
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from headgate.tools.console.app import PAGE, make_app
 from headgate.tools.console.changes.change_routes import READS_ONLY
 from headgate.tools.console.cluster_access import ClusterAccess
 from headgate.tools.console.protection import (
+    BUSY,
     FOREIGN_HOST,
     FOREIGN_SITE,
     LARGE_CHANGE,
@@ -50,6 +52,7 @@ def peer() -> Peer:
         ("POST", "/", OURS | {b"origin": b"null"}, FOREIGN_SITE),
         ("POST", API, OURS | {b"content-length": b"65537"}, TOO_LARGE),
         ("POST", API, OURS | {b"content-length": b"x"}, TOO_LARGE),
+        ("POST", API, OURS | {b"content-length": b"9" * 5000}, TOO_LARGE),
         ("POST", CHANGE, OURS | {b"content-length": b"65537"}, None),
         ("POST", CHANGE, OURS | {b"content-length": b"2097153"}, LARGE_CHANGE),
     ],
@@ -103,6 +106,36 @@ def test_a_change_is_larger_than_other_requests_after_its_token(peer: Peer) -> N
         assert (await peer.post(CHANGE, large)).json == {"error": READS_ONLY}
         answer = await peer.post(CHANGE, too_large)
         assert (answer.status, answer.json) == (413, {"error": LARGE_CHANGE.sentence})
+
+    trio.run(run)
+
+
+def test_the_bodies_of_changes_in_memory_are_bounded(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protection, "MOST_CHANGES", 2)
+
+    async def run() -> None:
+        await peer.begin()
+        headers = {"x-headgate-csrf": peer.token}
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(partial(peer.ask, CHANGE, "POST", headers, b"{", is_whole=False))
+            await trio.testing.wait_all_tasks_blocked()
+            assert (await peer.post(CHANGE, {})).json == {"error": BUSY.sentence}
+            assert (await peer.post("/api/logout", {})).status == 200
+        await peer.begin()
+        assert (await peer.post(CHANGE, {})).json == {"error": READS_ONLY}, "the slow ones are over"
+
+    trio.run(run, clock=MockClock(autojump_threshold=1))
+
+
+def test_the_body_of_a_change_is_read_after_the_login() -> None:
+    properties = {"security.protocol": "SASL_SSL"}
+    peer = Peer(make_app(ClusterAccess("127.0.0.1:9092", properties, is_loopback=True), may_write=True)[0])
+
+    async def run() -> None:
+        await peer.begin()
+        answer = await peer.ask(CHANGE, "POST", {"x-headgate-csrf": peer.token}, b"{", is_whole=False)
+        assert (answer.status, answer.json) == (401, {"error": protection.NO_LOGIN.sentence})
 
     trio.run(run)
 
