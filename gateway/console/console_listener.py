@@ -36,6 +36,7 @@ MISSING: Final = "the console is not installed: pip install 'headgate[console]',
 _MODULES: Final = ("starlette", "hypercorn")
 _PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
 """The console connects by the first of these that a listener has."""
+_LEVELS: Final = {name: logging.getLevelNamesMapping()[name] for name in ("INFO", "WARNING", "ERROR", "CRITICAL")}
 _REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"The console did not start; the broker's log says why.\n"
@@ -238,14 +239,23 @@ def _outcome(code: int | None) -> str:
 
 
 async def _log_lines(stream: trio.abc.ReceiveStream) -> None:
-    """The lines of a process are lines of the broker's log."""
+    """The lines of a process are lines of the broker's log, with their own level if they have one."""
     rest = b""
     async for data in stream:
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             if line.strip():
-                logger.warning("%s", line[:LINE_BYTES].decode("utf-8", "replace"))
+                logger.log(*_level_and_text(line[:LINE_BYTES].decode("utf-8", "replace")))
         rest = rest[:LINE_BYTES]
+
+
+def _level_and_text(line: str) -> tuple[int, str, str]:
+    """Of `INFO headgate.console.changes: text`; of another line, as of a traceback, WARNING and the line."""
+    level, _, rest = line.partition(" ")
+    name, colon, text = rest.partition(": ")
+    if colon and level in _LEVELS and name.startswith("headgate."):
+        return _LEVELS[level], "%s", text
+    return logging.WARNING, "%s", line
 
 
 async def _end(process: trio.Process) -> None:

@@ -32,6 +32,7 @@ sys.exit(3)
 """
 STAYS = SERVES.replace("sys.exit(3)", "sys.stdin.read()")
 LARGER_THAN_A_PIPE = "a=b\n" + "# a trust store\n" * 10_000
+LOGS = "import sys; [print(line, file=sys.stderr) for line in {lines!r}]; sys.exit(1)"
 FAILS = "import sys; print('no such module', file=sys.stderr); sys.exit(1)"
 
 
@@ -179,3 +180,22 @@ def test_missing_files_of_the_console_are_refused() -> None:
 
 def test_the_extra_is_installed_for_the_tests() -> None:
     assert console_listener.is_installed()
+
+
+@pytest.mark.sockets
+def test_lines_of_the_console_keep_their_level(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = ["INFO headgate.console.changes: ann: Delete the topic a", "Traceback:", "INFO other: text"]
+    use(monkeypatch, LOGS.format(lines=lines))
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ConsoleListener([listening], ConsoleCommand([])).serve)
+            await visit(listening)
+            nursery.cancel_scope.cancel()
+
+    with caplog.at_level(logging.INFO, "headgate.console"):
+        trio.run(run)
+    found = [(record.levelname, record.getMessage()) for record in caplog.records if record.levelname != "ERROR"]
+    assert found == [("INFO", "ann: Delete the topic a"), ("WARNING", lines[1]), ("WARNING", lines[2])]
