@@ -6,6 +6,7 @@ and the names and prefixes of other rules below it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -68,7 +69,7 @@ class RuleChange:
 
     def __init__(self, before: Collection[AclBinding], after: Collection[AclBinding], policy: AclPolicy) -> None:
         old, new = set(before), set(after)
-        self._rules = old | new
+        self._rules = sorted(old | new)
         self._changed = sorted(old ^ new)
         self._policy = policy
         self.is_complete = True
@@ -142,9 +143,11 @@ class RuleChange:
         """The patterns of other rules whose resources the rule has too."""
         prefix = "" if rule.resource_name == WILDCARD else rule.resource_name
         if rule.pattern_type is PatternType.PREFIXED or not prefix:
-            for other in self._rules:
-                if other.resource_type is rule.resource_type and other.resource_name.startswith(prefix):
-                    yield sample_of(other)
+            first = bisect_left(self._rules, (rule.resource_type, prefix))
+            for other in islice(self._rules, first, None):
+                if other.resource_type is not rule.resource_type or not other.resource_name.startswith(prefix):
+                    break
+                yield sample_of(other)
 
     def _flips(self, question: _Question) -> bool | None:
         """True for access gained, False for access lost, None without a change."""

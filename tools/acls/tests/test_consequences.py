@@ -37,6 +37,21 @@ def test_a_prefix_is_told_apart_from_the_rules_below_it() -> None:
     assert changes([acl(), wide], [acl()]) == ["User:alice loses READ, DESCRIBE on TOPIC ord*"]
 
 
+def test_the_order_of_the_answer_is_none_of_the_brokers() -> None:
+    rules = [acl(f"User:{name}", name=f"t{name}") for name in "hgfedcba"]
+    wide = acl("User:*", name="t", pattern=PREFIXED, permission=DENY)
+    told = changes(rules, [*rules, wide])
+    assert told == changes(rules[::-1], [wide, *rules[::-1]])
+    assert told == [f"User:{name} loses READ on TOPIC t{name}" for name in "abcdefgh"]
+
+
+def test_only_the_rules_below_a_prefix_are_read() -> None:
+    rules = [acl(name=f"{letter}{number}") for letter in "ab" for number in range(200)]
+    change = RuleChange(rules, [*rules, acl("User:bob", name="a", pattern=PREFIXED)], CLOSED)
+    assert len(set(change._below(acl(name="a", pattern=PREFIXED)))) == 201
+    assert len(set(change._below(acl(name="*")))) == 401
+
+
 def test_a_denial_takes_from_all_whom_others_allow() -> None:
     bob = acl("User:bob", WRITE)
     after = [acl(), bob, acl(EVERYBODY, name="*", permission=DENY)]
