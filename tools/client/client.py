@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -149,7 +150,12 @@ class Client:
             self._renew_at_s = None
             self._log_in()
         with self._explained():
-            self._socket.sendall(self.peer.request(request, version))
+            try:
+                frame = self.peer.request(request, version)
+            except (struct.error, UnicodeEncodeError) as error:  # texts of old versions have at most 32,767 bytes
+                sentence = f"{type(request).__name__} cannot be written, as a value does not fit: {error}"
+                raise ClientError(f"{self.address}: {sentence}") from None
+            self._socket.sendall(frame)
 
     def receive(self) -> Any:
         """Return the response of the oldest request that has none. Raises ClientError."""

@@ -13,7 +13,7 @@ from headgate.protocol.client.tests.scripted_peer import reply as reply_bytes
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.create_topics import CreateTopicsRequest
-from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headgate.protocol.schema import Message
@@ -46,6 +46,15 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
 def test_wrong_addresses_are_refused(text: str) -> None:
     with pytest.raises(ClientError, match="is no address of a broker; write host:port"):
         parse_addresses(text)
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("text", ["x" * 40_000, "\ud800"], ids=["long", "surrogate"])
+def test_a_text_that_does_not_fit_is_refused_before_it_is_sent(text: str) -> None:
+    with fake_broker(instead_of_metadata(MetadataResponse(cluster_id="c"))) as address, Client(address) as client:
+        with pytest.raises(ClientError, match="MetadataRequest cannot be written, as a value does not fit"):
+            client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=text)]), 1)
+        assert client.ask(MetadataRequest(topics=None)).cluster_id == "c", "the connection goes on"
 
 
 @pytest.mark.sockets
