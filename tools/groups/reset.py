@@ -15,6 +15,7 @@ from headgate.protocol.client.failure import Failure
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
 from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import ClientError
 from headgate.tools.client.cluster import Cluster, group_by_failure
 from headgate.tools.groups.arguments import Offset, Shift, Time
 from headgate.tools.groups.members import describe_groups
@@ -209,15 +210,23 @@ def _join(*notes: str) -> str:
 def apply_changes(
     cluster: Cluster, changes: list[OffsetChange], commit: CommitOffsets = commit_offsets
 ) -> tuple[list[OffsetChange], list[str]]:
-    """Commit the changes, one request for each group. Returns the applied changes and sentences about the others."""
+    """Commit the changes, one request for each group. Returns the applied changes and sentences about the others.
+
+    Raises ClientError, unless a group is changed already.
+    """
     groups: defaultdict[str, CommittedOffsets] = defaultdict(dict)
     for change in changes:
         if not change.is_unchanged:
             groups[change.group][change.partition] = change.after
     refused: set[tuple[str, TopicPartition]] = set()
     failures = []
-    for group, offsets in groups.items():
-        failed = commit(cluster, group, offsets)
+    for number, (group, offsets) in enumerate(groups.items()):
+        try:
+            failed = commit(cluster, group, offsets)
+        except ClientError as error:
+            if number == 0:
+                raise
+            failed = dict.fromkeys(offsets, Failure(ErrorCode.NONE, str(error)))
         refused |= {(group, partition) for partition in failed}
         for names, why in group_by_failure(failed):
             joined = "; a member has joined meanwhile" if why.code in _JOINED_MEANWHILE else ""

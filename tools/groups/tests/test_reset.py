@@ -1,14 +1,18 @@
 """A change of offsets: what it comes to, when it is refused, and that refused means nothing was written."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from headgate.protocol.client.failure import Failure
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
 from headgate.protocol.topic_partition import TopicPartition
+from headgate.tools.client.client import ClientError
+from headgate.tools.client.cluster import Cluster
 from headgate.tools.groups.arguments import Offset, Shift, Time
-from headgate.tools.groups.offsets import OffsetAndMetadata
+from headgate.tools.groups.offsets import OffsetAndMetadata, commit_offsets
 from headgate.tools.groups.reset import END, START, OffsetChange, ResetTarget, apply_changes, plan_reset
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
@@ -198,3 +202,27 @@ def test_an_unreachable_group_is_a_problem_not_a_new_group(model: ModelCluster) 
         changes, problems = plan_reset(cluster, {"g": {A0: Offset(11)}})
     assert not changes
     assert any(text.startswith("group g: broker 2 is advertised at") for text in problems)
+
+
+def test_the_changed_groups_are_told_if_the_cluster_is_gone_then(model: ModelCluster) -> None:
+    populate(model)
+    model.groups["h"] = ModelGroup(offsets={("a", 0): (12, -1, "")})
+
+    def commit_once(
+        cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, Failure]:
+        if group == lost:
+            raise ClientError("no broker answers")
+        return commit_offsets(cluster, group, offsets)
+
+    with opened() as cluster:
+        changes, _ = plan_reset(cluster, {"g": {A0: Offset(15)}, "h": {A0: Offset(15)}})
+        lost = "h"
+        applied, failures = apply_changes(cluster, changes, commit_once)
+        assert ([change.group for change in applied], failures) == (
+            ["g"],
+            ["group h: not changed were a-0: no broker answers"],
+        )
+        lost = "g"
+        with pytest.raises(ClientError, match="no broker answers"):
+            apply_changes(cluster, changes, commit_once)
