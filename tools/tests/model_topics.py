@@ -183,7 +183,7 @@ class ModelChanges:
     ) -> AlterConfigsResourceResponse:
         for config, value in values.items():
             if value.startswith("bad"):
-                text = f"Invalid value {value} for configuration {config}"
+                text = f"Invalid value {value.strip()} for configuration {config}"
                 return AlterConfigsResourceResponse(ErrorCode.INVALID_CONFIG, text, kind, name)
         if not validate_only:
             self.set[kind, name] = dict(values)

@@ -225,8 +225,8 @@ def _shadowed(target: _Target, changes: ConfigChanges) -> list[str]:
 def _without_secrets(text: str, target: _Target, changes: ConfigChanges) -> str:
     """A broker's sentence may repeat the value that it refuses."""
     for name, value in changes.items():
-        if value and target.is_secret(name):
-            text = text.replace(value, HIDDEN)
+        if value is not None and value.strip() and target.is_secret(name):
+            text = text.replace(value, HIDDEN).replace(value.strip(), HIDDEN)  # brokers strip what they read
     return text
 
 

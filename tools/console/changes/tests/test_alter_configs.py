@@ -106,6 +106,7 @@ def test_a_read_only_config_needs_a_restart(model: ModelCluster, changes: ModelC
 def test_a_secret_is_nowhere(model: ModelCluster, changes: ModelChanges, name: str) -> None:
     with opened() as cluster:
         refused = alter_configs(cluster, broker(("set", f"{name}=bad 5ecret")))
+        stripped = alter_configs(cluster, broker(("set", f"{name}=bad 5ecret\t")))
         plan = alter_configs(cluster, broker(("set", f"{name}=5ecret")))
         assert plan.summary == f"Set {name} of broker 1 to a new secret"
         assert plan.lines[0].after == "hidden, a new value"
@@ -114,7 +115,7 @@ def test_a_secret_is_nowhere(model: ModelCluster, changes: ModelChanges, name: s
     assert changes.set[BROKER, "1"] == {name: "5ecret"}
     assert refused.problems == [f"Invalid value hidden for configuration {name} (INVALID_CONFIG)"]
     assert again.problems == [], "the answer does not tell whether a secret is the present one"
-    texts = json.dumps([refused.answer(), plan.answer(), result.answer(), again.answer()])
+    texts = json.dumps([refused.answer(), stripped.answer(), plan.answer(), result.answer(), again.answer()])
     assert "5ecret" not in texts
 
 
