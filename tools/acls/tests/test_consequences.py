@@ -45,11 +45,12 @@ def test_the_order_of_the_answer_is_none_of_the_brokers() -> None:
     assert told == [f"User:{name} loses READ on TOPIC t{name}" for name in "abcdefgh"]
 
 
-def test_only_the_rules_below_a_prefix_are_read() -> None:
-    rules = [acl(name=f"{letter}{number}") for letter in "ab" for number in range(200)]
-    change = RuleChange(rules, [*rules, acl("User:bob", name="a", pattern=PREFIXED)], CLOSED)
-    assert len(set(change._below(acl(name="a", pattern=PREFIXED)))) == 201
-    assert len(set(change._below(acl(name="*")))) == 401
+def test_the_rules_beside_a_prefix_are_no_part_of_it() -> None:
+    rules = [acl(f"User:{name}", name=name) for name in ("a", "ab", "ab1", "b")]
+    other = acl("User:g", name="ab", resource=AclResource.GROUP)
+    wide = acl("User:*", name="ab", pattern=PREFIXED, permission=DENY)
+    told = changes([*rules, other], [*rules, other, wide])
+    assert told == [f"User:{name} loses READ on TOPIC {name}" for name in ("ab", "ab1")]
 
 
 def test_a_denial_takes_from_all_whom_others_allow() -> None:
