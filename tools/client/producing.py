@@ -1,7 +1,7 @@
 """One batch to one partition: the leader answers with the offset once all in-sync replicas have the records.
 
 The batch has no producer id, so that a repetition could append it twice. It is sent again only after an error that
-rules out an append: another broker leads the partition. Any other failure ends the question, and says whether the
+rules out an append: another broker leads the partition, and the answer has no offset. Any other failure ends the question, and says whether the
 records may be there.
 """
 
@@ -64,7 +64,7 @@ def append_batch(cluster: Cluster, partition: TopicPartition, records: Sequence[
             raise FailedAnswer(Failure(failure.code, f"{partition}: {failure.text}"))
         return _unsure(partition, failure)
     row = found[partition]
-    if row.error_code in _MAY_BE_APPENDED:
+    if row.error_code in _MAY_BE_APPENDED or _is_appended(row):
         return _unsure(partition, _failure(row))
     if row.error_code:
         raise FailedAnswer(Failure(row.error_code, f"{partition}: {_failure(row).text}"))
@@ -78,7 +78,13 @@ def _request(partition: TopicPartition, content: bytes) -> ProduceRequest:
 
 def _result(row: PartitionProduceResponse) -> PartitionProduceResponse | Failure:
     """A Failure is asked again."""
-    return Failure.of(row.error_code) if row.error_code in _NOT_APPENDED else row
+    is_repeated = row.error_code in _NOT_APPENDED and not _is_appended(row)
+    return Failure.of(row.error_code) if is_repeated else row
+
+
+def _is_appended(row: PartitionProduceResponse) -> bool:
+    """Whether a refusal has an offset: Kafka's leader has appended, and then lost its role before others had it."""
+    return bool(row.error_code) and row.base_offset >= 0
 
 
 def _failure(row: PartitionProduceResponse) -> Failure:

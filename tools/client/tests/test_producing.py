@@ -37,7 +37,7 @@ def log(model: ModelCluster) -> Log:
 
 def answer(model: ModelCluster, code: int, **fields: Any) -> None:
     """The answer of every broker to Produce."""
-    row = PartitionProduceResponse(1, code, -1, **fields)
+    row = PartitionProduceResponse(1, code, **{"base_offset": -1} | fields)
     response = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[row])])
     model.disturb = lambda node, request, version: response if isinstance(request, ProduceRequest) else None
 
@@ -116,3 +116,12 @@ def test_a_partition_without_a_leader_is_named(model: ModelCluster, log: Log) ->
     log.leader = -1
     with opened() as cluster, pytest.raises(ClientError, match=r"^orders-1: the partition has no leader"):
         append_batch(cluster, ORDERS, [RECORD])
+
+
+def test_a_leader_that_loses_its_role_after_the_append_is_not_asked_again(model: ModelCluster, log: Log) -> None:
+    answer(model, ErrorCode.NOT_LEADER_OR_FOLLOWER, base_offset=42)
+    with opened() as cluster:
+        result = append_batch(cluster, ORDERS, [RECORD])
+    assert isinstance(result, Failure)
+    assert "the records may be written all the same" in result.text
+    assert len(model.of(ProduceRequest)) == 1
