@@ -1,8 +1,8 @@
 """One batch to one partition: the leader answers with the offset once all in-sync replicas have the records.
 
 The batch has no producer id, so that a repetition could append it twice. It is sent again only after an error that
-rules out an append: another broker leads the partition, and the answer has no offset. Any other failure ends the question, and says whether the
-records may be there.
+rules out an append: another broker leads the partition, and the answer has no offset. Any other failure ends the
+question, and says whether the records may be there.
 """
 
 from __future__ import annotations
