@@ -154,6 +154,7 @@ function changeColumn(setOpen) {
     </span>`,
     width: "160px",
     isUnsorted: true,
+    isAction: true,
   };
 }
 

@@ -191,6 +191,7 @@ function choiceColumn(chosen, toggle) {
       />`,
     width: "44px",
     isUnsorted: true,
+    isAction: true,
   };
 }
 
