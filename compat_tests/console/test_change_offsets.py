@@ -47,7 +47,7 @@ def offsets_of(admin: AdminClient, group: str = GROUP) -> dict[str, int]:
 
 
 def line(dialog: Locator, subject: str) -> Locator:
-    return dialog.get_by_role("grid", name="Preview").get_by_role("row").filter(has_text=subject)
+    return dialog.get_by_label("Preview", exact=True).get_by_role("row").filter(has_text=subject)
 
 
 def test_offsets_are_moved_and_set_by_number(page: Page, writing_console: str, admin: AdminClient) -> None:
@@ -126,7 +126,7 @@ def test_previews_are_sound(browser: Browser, writing_console: str, width: int, 
         screenshot(page, f"offsets-fields-{width}-{colors}")
         faults += faults_of(page)
         page.get_by_role("button", name="Preview", exact=True).click()
-        page.get_by_role("grid", name="Preview").wait_for()
+        page.get_by_label("Preview", exact=True).wait_for()
         screenshot(page, f"offsets-preview-{width}-{colors}")
         faults += faults_of(page)
         page.keyboard.press("Escape")
