@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -88,7 +88,9 @@ class RuleChange:
     def loses(self, principal: str, operation: AclOperation) -> bool:
         """Whether a principal loses an operation on the cluster, from any host."""
         sample = ResourceSample(AclResource.CLUSTER, CLUSTER_NAME, "the cluster")
-        asked = [_Question(principal, host, operation, sample) for host in {WILDCARD, *_hosts(self._changed)}]
+        asked = [
+            _Question(principal, host, operation, sample) for host in {WILDCARD, *(rule.host for rule in self._changed)}
+        ]
         return any(self._flips(question) is False for question in asked)
 
     def access_changes(self) -> list[AccessChange]:
@@ -174,10 +176,6 @@ def sample_of(rule: AclBinding) -> ResourceSample:
 def _question_of(rule: AclBinding) -> _Question:
     principal = OTHERS if rule.principal == WILDCARD_PRINCIPAL else rule.principal
     return _Question(principal, rule.host, rule.operation, sample_of(rule))
-
-
-def _hosts(rules: Iterable[AclBinding]) -> Iterator[str]:
-    return (rule.host for rule in rules)
 
 
 def _rules_of(index: AclIndex, sample: ResourceSample) -> list[AclBinding]:

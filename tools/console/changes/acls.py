@@ -56,7 +56,8 @@ def add_acls(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     change, notes = _change(cluster, known, [*known, *new])
     losses = _first([str(each) for each in change.access_changes() if not each.is_gain], change)
     locked_out = _locked_out(cluster.security, change)
-    lines = [_line_of(rule, change, is_new=rule in new) for rule in wanted]
+    added = set(new)
+    lines = [_line_of(rule, change, is_new=rule in added) for rule in wanted]
     return ChangePlan(
         f"Add {_count(new or wanted)}",
         lines,

@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.configs import describe_topic_configs
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
 from headgate.tools.console.parameters import Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
 from headgate.tools.topic_changes import add_partitions as request_partitions
@@ -39,7 +39,7 @@ def add_partitions(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     elif (failure := request_partitions(cluster, name, count, validate_only=True)) is not None:
         problems = [failure.text]
     return ChangePlan(
-        f"Add {added:,} {'partition' if added == 1 else 'partitions'} to the topic {name}"
+        f"Add {counted(added, 'partition')} to the topic {name}"
         if added > 0
         else f"Add partitions to the topic {name}",
         [ChangeLine(f"partitions of {name}", f"{present:,}", f"{count:,}")],

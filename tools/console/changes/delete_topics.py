@@ -9,7 +9,14 @@ from headgate.protocol.client.failure import Failure
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.client.client import Client
 from headgate.tools.client.cluster import Cluster, group_by_failure, shorten_list, sole_answer
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
+from headgate.tools.console.changes.plan import (
+    ChangeLine,
+    ChangePlan,
+    ChangeResult,
+    confirmation_of,
+    counted,
+    named_or_counted,
+)
 from headgate.tools.console.changes.readers import committed_offsets, readers_of
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.console.resources.topics.topic import find_topic
@@ -43,9 +50,9 @@ def delete_topics(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         )
         for topic in topics
     ]
-    count = f"the topic {names[0]}" if len(names) == 1 else f"{len(names)} topics"
     return ChangePlan(
-        f"Delete {count} with {'at least ' if uncounted else ''}{counted(sum(records.values()), 'record')}",
+        f"Delete {named_or_counted(names, 'topic')} with"
+        f" {'at least ' if uncounted else ''}{counted(sum(records.values()), 'record')}",
         lines,
         lambda cluster: _delete(cluster, names),
         warnings=[
@@ -54,7 +61,7 @@ def delete_topics(cluster: Cluster, parameters: Parameters) -> ChangePlan:
             *_read_by(cluster, names),
         ],
         command=shlex.join(["headgate", "topics", "delete", *names]),
-        confirmation=names[0] if len(names) == 1 else f"{len(names)} topics",
+        confirmation=confirmation_of(names, "topic"),
     )
 
 

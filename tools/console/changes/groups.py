@@ -11,7 +11,14 @@ from headgate.protocol.messages.offset_delete import OffsetDeleteRequest
 from headgate.protocol.topic_partition import TopicPartition
 from headgate.tools.arguments import parse_topics
 from headgate.tools.client.cluster import Cluster
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import (
+    ChangeLine,
+    ChangePlan,
+    ChangeResult,
+    confirmation_of,
+    counted,
+    named_or_counted,
+)
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.groups.deletion import delete_selected, delete_whole_groups, select_offsets
 from headgate.tools.groups.members import ZOOKEEPER, GroupDescription, list_groups
@@ -80,7 +87,8 @@ def delete_offsets(cluster: Cluster, parameters: Parameters) -> ChangePlan:
         in_use, warnings = _subscribed(groups[name], topics)
         problems += in_use
     return ChangePlan(
-        f"Delete {_count(len(wanted))} of the group {name}; auto.offset.reset decides where its consumers begin then",
+        f"Delete {counted(len(wanted), 'offset')} of the group {name};"
+        " auto.offset.reset decides where its consumers begin then",
         [_lost(str(partition), offsets, partition) for partition in wanted],
         lambda cluster: _delete_offsets(cluster, groups[name], wanted),
         problems=problems,
@@ -105,7 +113,9 @@ def _subscribed(group: GroupDescription, topics: Mapping[str, list[int] | None])
 def _delete_offsets(cluster: Cluster, group: GroupDescription, partitions: list[TopicPartition]) -> ChangeResult:
     gone, failures = delete_selected(cluster, group, partitions)
     verb = "is" if len(gone) == 1 else "are"
-    return ChangeResult([f"{_count(len(gone))} of the group {group.name} {verb} deleted"] if gone else [], failures)
+    return ChangeResult(
+        [f"{counted(len(gone), 'offset')} of the group {group.name} {verb} deleted"] if gone else [], failures
+    )
 
 
 def delete_groups(cluster: Cluster, parameters: Parameters) -> ChangePlan:
@@ -124,14 +134,13 @@ def delete_groups(cluster: Cluster, parameters: Parameters) -> ChangePlan:
     problems += [*group_failures(failed), *_unserved(cluster, names, DeleteGroupsRequest, _DELETE_GROUPS)]
     lines = [line for name in names for line in _lost_of_group(name, found.get(name, {}), kinds, len(names) > 1)]
     total = sum(map(len, found.values()))
-    subject = f"the group {names[0]}" if len(names) == 1 else f"{len(names)} groups"
     return ChangePlan(
-        f"Delete {subject} with {_count(total)}",
+        f"Delete {named_or_counted(names, 'group')} with {counted(total, 'offset')}",
         lines,
         lambda cluster: _delete_groups(cluster, names),
         problems=problems,
         command=shlex.join(["headgate", "groups", "delete", *names]) if not (kinds or in_zookeeper) else "",
-        confirmation=names[0] if len(names) == 1 else f"{len(names)} groups",
+        confirmation=confirmation_of(names, "group"),
     )
 
 
@@ -153,10 +162,6 @@ def _delete_groups(cluster: Cluster, names: list[str]) -> ChangeResult:
 
 def _lost(subject: str, offsets: CommittedOffsets, partition: TopicPartition) -> ChangeLine:
     return ChangeLine(subject, f"{offsets[partition].offset:,}", None, offsets[partition].metadata)
-
-
-def _count(offsets: int) -> str:
-    return "1 offset" if offsets == 1 else f"{offsets:,} offsets"
 
 
 def _unserved(cluster: Cluster, names: list[str], request: Any, needed: str) -> list[str]:

@@ -24,7 +24,14 @@ from headgate.protocol.topic_partition import TopicPartition, by_topic
 from headgate.tools.arguments import now_ms, parse_duration_ms, parse_offset, parse_partitions, parse_topics
 from headgate.tools.client.cluster import Cluster, select_partitions
 from headgate.tools.console.changes.groups import group_names, other_store_problems
-from headgate.tools.console.changes.plan import MOST_LINES, ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import (
+    MOST_LINES,
+    ChangeLine,
+    ChangePlan,
+    ChangeResult,
+    counted,
+    named_or_counted,
+)
 from headgate.tools.console.parameters import BadParameter, Parameters
 from headgate.tools.groups.arguments import Offset, Shift, parse_target
 from headgate.tools.groups.deletion import is_of_topics
@@ -242,8 +249,8 @@ def _records_read(change: OffsetChange) -> int:
 def _effect(read: int) -> str:
     if read == 0:
         return ""
-    count = "1 record is" if abs(read) == 1 else f"{abs(read):,} records are"
-    return f"{count} {'read again' if read > 0 else 'skipped'}"
+    verb = "is" if abs(read) == 1 else "are"
+    return f"{counted(abs(read), 'record')} {verb} {'read again' if read > 0 else 'skipped'}"
 
 
 def _lag(change: OffsetChange) -> str:
@@ -256,7 +263,7 @@ def _lag(change: OffsetChange) -> str:
 
 
 def _summary(reset: _Reset, changes: list[OffsetChange], *, has_problems: bool) -> str:
-    groups = f"the group {reset.groups[0]}" if len(reset.groups) == 1 else f"{len(reset.groups)} groups"
+    groups = named_or_counted(reset.groups, "group")
     moved = [change for change in changes if not change.is_unchanged]
     if has_problems:
         return f"The offsets of {groups} cannot be changed"
@@ -264,18 +271,15 @@ def _summary(reset: _Reset, changes: list[OffsetChange], *, has_problems: bool) 
         return f"Nothing changes: the offsets of {groups} are there already"
     read = [_records_read(change) for change in moved]
     effects = [_effect(total) for total in (sum(n for n in read if n > 0), sum(n for n in read if n < 0)) if total]
-    count = "1 offset" if len(moved) == 1 else f"{len(moved):,} offsets"
     end = f": {', '.join(effects)}" if effects else ""
-    return f"{'Set' if reset.cells else 'Move'} {count} of {groups}{reset.direction}{end}"
+    return f"{'Set' if reset.cells else 'Move'} {counted(len(moved), 'offset')} of {groups}{reset.direction}{end}"
 
 
 def _apply(cluster: Cluster, changes: list[OffsetChange]) -> ChangeResult:
     applied, failures = apply_changes(cluster, changes)
     counts = Counter(change.group for change in applied if not change.is_unchanged)
     done = [
-        f"1 offset of the group {name} is changed"
-        if count == 1
-        else f"{count:,} offsets of the group {name} are changed"
+        f"{counted(count, 'offset')} of the group {name} {'is' if count == 1 else 'are'} changed"
         for name, count in sorted(counts.items())
     ]
     if not done and not failures:

@@ -24,6 +24,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def named_or_counted(names: Sequence[str], noun: str) -> str:
+    """`the topic orders`, `3 topics`."""
+    return f"the {noun} {names[0]}" if len(names) == 1 else counted(len(names), noun)
+
+
+def confirmation_of(names: Sequence[str], noun: str) -> str:
+    """The name that the visitor types, or for several things their number."""
+    return names[0] if len(names) == 1 else counted(len(names), noun)
+
+
 class ChangeLine(NamedTuple):
     """One value that changes: of a partition, a config, a rule. `before`, `after`: None where there is nothing.
 

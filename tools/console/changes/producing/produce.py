@@ -14,7 +14,7 @@ from headgate.tools.arguments import now_ms
 from headgate.tools.client.cluster import Cluster
 from headgate.tools.client.producing import append_batch
 from headgate.tools.configs import describe_topic_configs
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult
+from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
 from headgate.tools.console.changes.producing.avro_content import AvroEncoder
 from headgate.tools.console.changes.producing.message_parameters import WrittenMessage, parse_message, shorten_content
 from headgate.tools.console.parameters import BadParameter, Parameters
@@ -95,16 +95,11 @@ def _read_configs(cluster: Cluster, name: str) -> _TopicConfigs:
     )
 
 
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count:,} bytes"
-
-
 def _sizes(message: WrittenMessage) -> str:
     """Nothing of the content: the log has this."""
-    key = "no key" if message.key is None else f"a key of {_bytes(len(message.key))}"
-    value = "no value" if message.value is None else f"a value of {_bytes(len(message.value))}"
-    headers = "1 header" if len(message.headers) == 1 else f"{len(message.headers)} headers"
-    return ", ".join([key, value, *([headers] if message.headers else [])])
+    key = "no key" if message.key is None else f"a key of {counted(len(message.key), 'byte')}"
+    value = "no value" if message.value is None else f"a value of {counted(len(message.value), 'byte')}"
+    return ", ".join([key, value, *([counted(len(message.headers), "header")] if message.headers else [])])
 
 
 def _lines(
@@ -121,13 +116,13 @@ def _lines(
     yield ChangeLine("timestamp", None, time, "the topic has LogAppendTime" if configs.has_append_time else "")
     limit = configs.max_message_bytes
     note = "" if limit is None else f"max.message.bytes is {limit:,}"
-    yield ChangeLine("batch", None, _bytes(size_bytes), note)
+    yield ChangeLine("batch", None, counted(size_bytes, "byte"), note)
 
 
 def _content_line(subject: str, content: bytes | None, null: str) -> ChangeLine:
     if content is None:
         return ChangeLine(subject, None, shorten_content(content), null)
-    return ChangeLine(subject, None, shorten_content(content), _bytes(len(content)) if content else _EMPTY)
+    return ChangeLine(subject, None, shorten_content(content), counted(len(content), "byte") if content else _EMPTY)
 
 
 def _problems(
@@ -137,7 +132,7 @@ def _problems(
         yield f"{topic.name} is compacted: its broker refuses messages without a key; an empty key is enough"
     limit = configs.max_message_bytes
     if limit is not None and size_bytes > limit:
-        yield f"the message has {_bytes(size_bytes)}, and max.message.bytes of {topic.name} is {limit:,}"
+        yield f"the message has {counted(size_bytes, 'byte')}, and max.message.bytes of {topic.name} is {limit:,}"
     if any(row.partition_index == number and row.leader_id < 0 for row in topic.partitions):
         yield f"{topic.name}-{number} has no leader at the moment; choose another partition, or try again later"
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from headgate.tools.console.changes import plan as plan_module
-from headgate.tools.console.changes.plan import ChangeLine, ChangePlan, ChangeResult, counted
+from headgate.tools.console.changes.plan import (
+    ChangeLine,
+    ChangePlan,
+    ChangeResult,
+    confirmation_of,
+    counted,
+    named_or_counted,
+)
 
 PLAN = ChangePlan(
     "Change one config", [ChangeLine("retention.ms", "1", "2", "a note")], lambda _: ChangeResult(["changed"])
@@ -54,3 +61,11 @@ def test_the_result_is_json() -> None:
 @pytest.mark.parametrize("count, text", [(0, "0 records"), (1, "1 record"), (1234, "1,234 records")])
 def test_a_count_has_its_noun(count: int, text: str) -> None:
     assert counted(count, "record") == text
+
+
+def test_one_thing_has_its_name_and_several_their_number() -> None:
+    assert (named_or_counted(["orders"], "topic"), confirmation_of(["orders"], "topic")) == (
+        "the topic orders",
+        "orders",
+    )
+    assert (named_or_counted(["a", "b"], "group"), confirmation_of(["a", "b"], "group")) == ("2 groups", "2 groups")
