@@ -5,8 +5,9 @@ import { html } from "../components/html.js";
 import { Badge, Empty, Failure, Loading, Missing } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { address, go, setQuery } from "../components/route.js";
+import { useRowChanges } from "../components/row_changes.js";
 import { filterRows, List } from "../components/table.js";
-import { aclActions, AddAclButton, DeleteAclsButton, RESOURCES, useRowChanges } from "./access_changes.js";
+import { aclActions, AddAclButton, DeleteAclsButton, RESOURCES } from "./access_changes.js";
 
 const FIELDS = ["principal", "resource_type", "resource_name", "operation", "permission"];
 
@@ -41,7 +42,7 @@ export function Acls({ query }) {
 }
 
 function Rules({ data, query, reload, isFiltered }) {
-  const [columns, dialog] = useRowChanges(COLUMNS, aclActions, "90px", reload);
+  const [columns, dialog] = useRowChanges(COLUMNS, aclActions, { width: "90px" }, reload);
   if (data.authorizer) {
     return html`<${Empty} title=${data.authorizer}>
       ACLs need an authorizer: set <code>authorizer.class.name</code> on each broker.

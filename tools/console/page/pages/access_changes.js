@@ -1,47 +1,12 @@
 // Changes of access: ACLs, users of SCRAM and quotas are added, changed and deleted. A console that only reads has none.
-import { mayWrite } from "../components/api.js";
-import { ChangeButton, ChangeDialog } from "../components/change.js";
+import { ChangeButton } from "../components/change.js";
 import { Input, Select } from "../components/form.js";
-import { html, useMemo, useState } from "../components/html.js";
+import { html } from "../components/html.js";
 import { useResource } from "../components/resource.js";
 
 export const RESOURCES = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
 const MOST_DELETED = 1000;
 const texts = (names) => names.map((name) => [name, name]);
-
-/**
- * The columns of a list, with buttons in each row if the visitor may change the cluster, and the dialog of the pressed one:
- * `[columns, dialog]`. `actions(row)`: `[{label, name, ...properties of ChangeDialog}]`; `name` says the row, for a reader
- * of the screen.
- */
-export function useRowChanges(columns, actions, width, onDone) {
-  const [open, setOpen] = useState(null);
-  const shown = useMemo(
-    () => (mayWrite() ? [...columns, { ...CHANGE_COLUMN, width, cell: (row) => buttons(actions(row), setOpen) }] : columns),
-    [columns],
-  );
-  const { label, name, ...change } = open ?? {};
-  const dialog = open && html`<${ChangeDialog} ...${change} onClose=${() => setOpen(null)} onDone=${onDone} />`;
-  return [shown, dialog];
-}
-
-const CHANGE_COLUMN = { name: "change", title: "Change", value: () => null, isUnsorted: true, isSearched: false, isAction: true };
-
-function buttons(actions, setOpen) {
-  return html`<span class="row tight">
-    ${actions.map(
-      (action) =>
-        html`<button
-          key=${action.label}
-          class="button small ${action.kind ?? ""}"
-          aria-label=${`${action.label} ${action.name}`}
-          onClick=${() => setOpen(action)}
-        >
-          ${action.label}
-        </button>`,
-    )}
-  </span>`;
-}
 
 // ---------------------------------------------------------------------------------------------------------------- ACLs
 

@@ -3,8 +3,9 @@ import { formatNumber } from "../components/format.js";
 import { html } from "../components/html.js";
 import { Badge, Empty, Failure, Loading, Missing } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
+import { useRowChanges } from "../components/row_changes.js";
 import { List } from "../components/table.js";
-import { AddUserButton, userActions, useRowChanges } from "./access_changes.js";
+import { AddUserButton, userActions } from "./access_changes.js";
 
 const USERS = [
   { name: "user", title: "User", value: (row) => row.user, width: "minmax(180px, 2fr)" },
@@ -14,7 +15,7 @@ const USERS = [
 
 export function Users() {
   const answer = useResource("users");
-  const [columns, dialog] = useRowChanges(USERS, userActions, "170px", answer.reload);
+  const [columns, dialog] = useRowChanges(USERS, userActions, { width: "170px" }, answer.reload);
   return html`<${Part}
       answer=${answer}
       resource="users"

@@ -5,8 +5,9 @@ import { html, useMemo } from "../components/html.js";
 import { Empty, Failure, Loading, Missing } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { setQuery } from "../components/route.js";
+import { useRowChanges } from "../components/row_changes.js";
 import { List, Table } from "../components/table.js";
-import { AddQuotaButton, quotaActions, useRowChanges } from "./access_changes.js";
+import { AddQuotaButton, quotaActions } from "./access_changes.js";
 
 const FIELDS = ["user", "client_id", "ip"];
 const QUOTAS = [
@@ -43,7 +44,7 @@ export function Quotas({ query }) {
   const wanted = Object.fromEntries(FIELDS.map((name) => [name, query[name]]));
   const { data, error, reload } = useResource("quotas", wanted);
   const columns = useMemo(() => columnsOf(data?.quotas ?? []), [data]);
-  const [shown, dialog] = useRowChanges(columns, quotaActions, "130px", reload);
+  const [shown, dialog] = useRowChanges(columns, quotaActions, { width: "130px" }, reload);
   return html`<${ClientForm} query=${query} />
     ${error && html`<${Failure} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Loading} what="quotas" />`}

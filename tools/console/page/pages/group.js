@@ -6,9 +6,10 @@ import { html, useEffect, useMemo, useState } from "../components/html.js";
 import { Badge, Empty, Failure, Figures, Loading, Missing, PageHead } from "../components/notices.js";
 import { useResource } from "../components/resource.js";
 import { address, go, setQuery } from "../components/route.js";
+import { useRowChanges } from "../components/row_changes.js";
 import { List } from "../components/table.js";
 import { chooseTab, Tabs } from "../components/tabs.js";
-import { DeleteGroups, DeleteTopicOffsetsDialog, MoveOffsets, MoveTopicDialog, useOffsetEditor } from "./group_changes.js";
+import { DeleteGroups, MoveOffsets, topicActions, useOffsetEditor } from "./group_changes.js";
 
 const COMMITTED = "read_committed";
 const SPARK = "spark";
@@ -123,39 +124,17 @@ const TOPIC_COLUMNS = [
   { name: "lag_ms", title: "Lag in time", value: (row) => row.lag_ms, reason: () => NO_AGE, kind: "duration", width: "120px" },
 ];
 
+// On narrow screens the buttons take the room of the figures
+const CHANGEABLE_TOPICS = TOPIC_COLUMNS.map((column) => ({ ...column, isWideOnly: column.name !== "topic" }));
+const OFFSETS = { width: "160px", title: "Offsets" };
+
 /** Topics with buttons for the offsets of one. */
 function Topics({ data, rows, onDone }) {
-  const [open, setOpen] = useState(null);
-  const isChangeable = mayWrite() && data.type !== SPARK;
-  const columns = isChangeable
-    ? [...TOPIC_COLUMNS.map((column) => ({ ...column, isWideOnly: column.name !== "topic" })), changeColumn(setOpen)]
-    : TOPIC_COLUMNS;
-  const close = () => setOpen(null);
+  const [changeable, dialog] = useRowChanges(CHANGEABLE_TOPICS, (row) => topicActions(data.group, row), OFFSETS, onDone);
+  const columns = mayWrite() && data.type !== SPARK ? changeable : TOPIC_COLUMNS;
   const empty = html`<${NoOffsets} reason=${data.missing.lag} />`;
   return html`<${List} name="topics" columns=${columns} rows=${rows} rowKey=${(row) => row.topic} empty=${empty} />
-    ${open && html`<${open.dialog} group=${data.group} topic=${open.topic} onClose=${close} onDone=${onDone} />`}`;
-}
-
-function changeColumn(setOpen) {
-  const open = (row, dialog) => () => setOpen({ topic: row.topic, dialog });
-  return {
-    name: "change",
-    title: "Offsets",
-    value: () => null,
-    cell: (row) => html`<span class="row tight">
-      <button class="button small" aria-label=${`Move offsets of ${row.topic}`} onClick=${open(row, MoveTopicDialog)}>Move</button>
-      <button
-        class="button small danger"
-        aria-label=${`Delete offsets of ${row.topic}`}
-        onClick=${open(row, DeleteTopicOffsetsDialog)}
-      >
-        Delete
-      </button>
-    </span>`,
-    width: "160px",
-    isUnsorted: true,
-    isAction: true,
-  };
+    ${dialog}`;
 }
 
 const PARTITION_COLUMNS = [

@@ -36,29 +36,15 @@ export function MoveOffsets({ groups, topics, ...rest }) {
   />`;
 }
 
-/** The same for one topic, without a button. */
-export function MoveTopicDialog({ group, topic, onClose, onDone }) {
-  const fields = useMoveFields(null);
-  return html`<${ChangeDialog}
-    change="reset_offsets"
-    title=${`${MOVE} of ${topic}`}
-    parameters=${{ group: [group], topic: [topic] }}
-    fields=${fields}
-    initial=${{ place: ENDS[0], to: ENDS[0] }}
-    onClose=${onClose}
-    onDone=${onDone}
-  />`;
-}
-
-export function DeleteTopicOffsetsDialog({ group, topic, onClose, onDone }) {
-  return html`<${ChangeDialog}
-    change="delete_offsets"
-    title="Delete offsets"
-    kind="danger"
-    parameters=${{ group, topic: [topic] }}
-    onClose=${onClose}
-    onDone=${onDone}
-  />`;
+/** The buttons of a row of a group's topics. */
+export function topicActions(group, { topic }) {
+  const name = `offsets of ${topic}`;
+  const initial = { place: ENDS[0], to: ENDS[0] };
+  const parameters = { group: [group], topic: [topic] };
+  return [
+    { label: "Move", name, change: "reset_offsets", title: `${MOVE} of ${topic}`, parameters, fields: Place, initial },
+    { label: "Delete", name, change: "delete_offsets", title: "Delete offsets", kind: "danger", parameters },
+  ];
 }
 
 /** Delete groups; `label`: of the button, if there are several. */
@@ -76,8 +62,8 @@ export function DeleteGroups({ groups, ...rest }) {
 function useMoveFields(topics) {
   return useMemo(
     () => (properties) => html`<${Place} ...${properties} />
-      ${topics && html`<${Topics} topics=${topics} ...${properties} />`}`,
-    [topics?.join("\n")],
+      <${Topics} topics=${topics} ...${properties} />`,
+    [topics.join("\n")],
   );
 }
 
